@@ -186,6 +186,8 @@ ensure_environment() {
     require_write_access "$1"
     python=$(find_python)
     exec 9>"$root/.venv.lock"
+    "$python" -I -c 'import fcntl; fcntl.flock(0, fcntl.LOCK_EX | fcntl.LOCK_NB)' <&9 2>/dev/null ||
+        say "another run.sh makes .venv; waiting for it"
     "$python" -I -c 'import fcntl; fcntl.flock(0, fcntl.LOCK_EX)' <&9
     if ! is_ready "$1"; then make_environment "$1"; fi
     exec 9>&-

@@ -1,11 +1,14 @@
-"""SIGTERM and SIGINT, which both mean: drain, then end. Repeated signals change nothing."""
+"""SIGTERM, SIGINT and SIGHUP, which all mean: drain, then end. Repeated signals change nothing.
+
+SIGHUP comes when a terminal closes. Where it is ignored (nohup), it stays ignored.
+"""
 
 import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @contextmanager
@@ -13,11 +16,12 @@ def stop_signals() -> Iterator[asyncio.Event]:
     """Give an event that the signals set. After the context they are ignored, because the process ends then."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for signum in _SIGNALS:
+    signals = [one for one in _SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+    for signum in signals:
         loop.add_signal_handler(signum, stop.set)
     try:
         yield stop
     finally:
-        for signum in _SIGNALS:
+        for signum in signals:
             loop.remove_signal_handler(signum)
             signal.signal(signum, signal.SIG_IGN)

@@ -41,7 +41,7 @@ def _rest(client: RawClient, *, stream: bool) -> bytes:
     return rest
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_signal_drains(
     start_gateway: StartGateway, upstream: Upstream, signum: signal.Signals, stream: bool
