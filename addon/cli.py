@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 
 from addon import VERSION
 from addon.text.masking import mask_credentials
+from addon.text.unprintable import escape_unprintable
 
 
 class _Command(NamedTuple):
@@ -43,7 +44,10 @@ COMMANDS: Final = MappingProxyType(
 
 
 class _Commands(click.Group):
-    """The commands. Credentials in their errors are masked: an operator may type one in a wrong place."""
+    """The commands. Credentials in their errors are masked: an operator may type one in a wrong place.
+
+    Control characters are escaped: errors quote texts of files.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS)
@@ -70,11 +74,11 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except click.ClickException as error:
             message = error.format_message()
-            if (masked := mask_credentials(message)) == message:
+            if (shown := escape_unprintable(mask_credentials(message))) == message:
                 raise
             if isinstance(error, click.UsageError):
-                raise click.UsageError(masked, error.ctx) from None
-            raise click.ClickException(masked) from None
+                raise click.UsageError(shown, error.ctx) from None
+            raise click.ClickException(shown) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

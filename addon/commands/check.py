@@ -19,6 +19,7 @@ from addon.settings.checked_files import CheckedFiles, check_files
 from addon.settings.errors import SettingsError
 from addon.settings.overview import FileWarning, Overview, find_file_warnings
 from addon.text.masking import mask_credentials
+from addon.text.unprintable import escape_unprintable
 
 
 @click.command()
@@ -80,7 +81,7 @@ def _print_report(checked: CheckedFiles, warnings: Sequence[FileWarning], *, war
 
 
 def _print_line(name: str, fault: SettingsError | FileWarning) -> None:
-    click.echo(mask_credentials(f"{name}: {fault}"), err=True)
+    click.echo(escape_unprintable(mask_credentials(f"{name}: {fault}")), err=True)
 
 
 def _describe_files(files: Sequence[Path]) -> str:

@@ -13,6 +13,7 @@ import click
 
 from addon.commands.text_table import Column, Kind, TextTable, format_columns
 from addon.text.table import Table
+from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
 
 type Form = Literal["table", "wide", "json", "csv"]
@@ -104,19 +105,6 @@ def format_limit(row: Mapping[str, Any], format_usd: Callable[[int], str] = form
         return [*name, *(str(count) for count in counts)]
     amounts = (row["spent_nanousd"], row["held_nanousd"], row["cap_nanousd"], row["left_nanousd"])
     return [*name, *("" if amount is None else f"{format_usd(amount)} USD" for amount in amounts)]
-
-
-def escape_unprintable(text: str) -> str:
-    """Show each unprintable character but line ends as an escape such as ``\\x1b``.
-
-    Text of others must not control the terminal: no colour, no cursor, no change of the writing direction.
-    """
-    if text.replace("\n", "").isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 def _kind_of(column: str, values: Sequence[Any]) -> Kind:

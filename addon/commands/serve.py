@@ -19,6 +19,7 @@ from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
 from addon.settings.settings import Settings, SettingsFiles, load_conf
 from addon.telemetry.logs import configure_logging
+from addon.text.unprintable import escape_unprintable
 
 
 @click.command()
@@ -64,7 +65,7 @@ def serve(
     except START_FAULTS as error:
         others = len(error.others) if isinstance(error, SettingsError) else 0
         hint = f" ({others} more: tollgate check)" if others else missing_conf_hint(error)
-        click.echo(f"tollgate: {describe_error(error)}{hint}", err=True)
+        click.echo(escape_unprintable(f"tollgate: {describe_error(error)}{hint}"), err=True)
         sys.exit(1)
 
 
@@ -114,7 +115,7 @@ def _strict_error(problems: Sequence[Problem]) -> SettingsError:
     """Return the error of the last broken file, and print those of the others."""
     *others, last = problems
     for problem in others:
-        _print_notice(f"tollgate: {problem}")
+        _print_notice(escape_unprintable(f"tollgate: {problem}"))
     return last.error
 
 

@@ -8,7 +8,6 @@ from addon.commands.output import (
     LIMIT_HEADERS,
     TABLE_WIDTH,
     Form,
-    escape_unprintable,
     format_csv,
     format_json,
     format_limit,
@@ -17,6 +16,7 @@ from addon.commands.output import (
 )
 from addon.commands.text_table import Column, Kind, format_columns
 from addon.text.table import Table
+from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd, format_nanousd_rounded
 
 _CALL_COLUMNS = (

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import click
 from click.testing import CliRunner
@@ -57,3 +58,15 @@ def test_each_command_is_found() -> None:
     assert {name: main.get_command(context, name).name for name in COMMANDS} == {
         name: name for name in COMMANDS
     }
+
+
+def test_errors_show_control_characters_escaped(tmp_path: Path) -> None:
+    """With ``color`` the output is that of a terminal, which would follow an escape sequence."""
+    conf = tmp_path / "proxy.conf"
+    conf.write_text('"\\u001b[31mred" = 1', encoding="utf-8")
+    for words in (["keys", "list"], ["check"], ["serve"]):
+        shown = CliRunner().invoke(main, [*words, "--conf", str(conf)], color=True)
+        assert (shown.exit_code, "\x1b" in shown.output) == (1, False), shown.output
+        assert r"\x1b[31mred" in shown.output
+    shown = CliRunner().invoke(main, ["\x1b[31mred"], color=True)
+    assert (shown.exit_code, "\x1b" in shown.output) == (2, False)

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.commands.output import escape_unprintable, format_table
+from addon.commands.output import format_table
 from addon.commands.text_table import Column, format_columns, shorten, width_of
 from addon.text.table import Table
+from addon.text.unprintable import escape_unprintable
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=0, max_size=200)
 HEADERS = st.lists(
