@@ -237,8 +237,8 @@ if __name__ == "__main__":
     sys.path[0] = ""  # The same as with `python -c`.
     for module in PRELOADED:
         import_module(module)
-    for place in import_module("addon.cli").COMMANDS.values():
-        import_module(place.partition(":")[0])
+    for command in import_module("addon.cli").COMMANDS.values():
+        import_module(f"addon.commands.{command.module}")
     assert threading.active_count() == 1, "a process with threads can't be copied"
     gc.freeze()
     exec(_serve_forks(socket.socket(fileno=int(sys.argv[1]))), {"__name__": "__main__"})
