@@ -13,7 +13,6 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.exceptions import OptionsError
 
 from addon.calls.call import begin, fail, serve
-from addon.calls.request_id import new_request_id
 from addon.calls.responses import make_error_response
 from addon.gateway.flows.shown_calls import ShownCalls
 from addon.gateway.lifecycle import Lifecycle
@@ -106,7 +105,8 @@ class Gateway(ClientHooks):
         Return how many calls were cut off because they did not end in time.
         """
         if not hurry:
-            self._announce_end()
+            self.lifecycle().draining = True
+            self.clients.announce_end()
         in_flight = self.lifecycle().deps.in_flight
         count, cut = len(in_flight.calls), 0
         fields = {"event": "drain begun", "calls": count, "timeout_s": timeout_s}
@@ -116,7 +116,7 @@ class Gateway(ClientHooks):
                 if hurry:
                     self.clients.retire()
                     await wait_for_first(self.clients.wait_until_gone(), hurry.wait())
-                    self._announce_end()
+                    self.clients.announce_end()
                 await in_flight.idle.wait()
                 self.clients.close_when_idle()
                 await self.clients.wait_until_gone()
@@ -128,10 +128,6 @@ class Gateway(ClientHooks):
                 log.warning("cut off %d calls that did not end within %g s", cut, timeout_s)
         await self.clients.close_all()
         return cut
-
-    def _announce_end(self) -> None:
-        self.lifecycle().draining = True
-        self.clients.announce_end()
 
     def _certificate(self) -> Path | None:
         # There may be no settings yet: mitmproxy reads each attribute of an addon when it is added.
@@ -164,7 +160,8 @@ class Gateway(ClientHooks):
 
     def _refuse(self, refusal: Refusal) -> Response:
         """Return the answer to a request that never became a call."""
-        if self._lifecycle:
-            self._lifecycle.metrics.call_refused(refusal.code)
-            self._lifecycle.store.count_refusal("", "", refusal.code)
-        return make_error_response(refusal_error(refusal), [("x-request-id", new_request_id())], close=True)
+        lifecycle = self.lifecycle()
+        lifecycle.metrics.call_refused(refusal.code)
+        lifecycle.store.count_refusal("", "", refusal.code)
+        request_id = lifecycle.deps.new_id()
+        return make_error_response(refusal_error(refusal), [("x-request-id", request_id)], close=True)

@@ -16,7 +16,7 @@ from addon.calls.dependencies import Dependencies
 from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
-from addon.calls.request_id import new_request_id
+from addon.calls.request_id import make_request_ids
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.runtime.listening import bind
@@ -86,7 +86,7 @@ class Lifecycle:
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,
             clock=clock,
-            new_id=new_request_id,
+            new_id=make_request_ids(),
         )
 
     async def start(self) -> None:
