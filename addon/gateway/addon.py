@@ -13,6 +13,7 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.exceptions import OptionsError
 
 from addon.calls.call import begin, fail, serve
+from addon.calls.request_id import make_request_ids
 from addon.calls.responses import make_error_response
 from addon.gateway.flows.shown_calls import ShownCalls
 from addon.gateway.lifecycle import Lifecycle
@@ -39,6 +40,7 @@ class Gateway(ClientHooks):
         config = WireConfig(self.serve_stream, WireSettings(refuse=self._refuse))
         super().__init__(config, self._certificate)
         self._lifecycle: Lifecycle | None = None
+        self._new_id = make_request_ids()
         self._shown_calls: ShownCalls | None = None
 
     def lifecycle(self) -> Lifecycle:
@@ -70,7 +72,7 @@ class Gateway(ClientHooks):
 
     def use(self, settings: Settings, files: SettingsFiles | None) -> None:
         """Set up the services with ``settings``. For ``files`` see ``Lifecycle``. Raises StoreUnavailable."""
-        self._lifecycle = Lifecycle(files, settings)
+        self._lifecycle = Lifecycle(files, settings, self._new_id)
 
     async def running(self) -> None:
         """Start under mitmdump or mitmweb, which bind their default port before they read our options."""
@@ -160,8 +162,7 @@ class Gateway(ClientHooks):
 
     def _refuse(self, refusal: Refusal) -> Response:
         """Return the answer to a request that never became a call."""
-        lifecycle = self.lifecycle()
-        lifecycle.metrics.call_refused(refusal.code)
-        lifecycle.store.count_refusal("", "", refusal.code)
-        request_id = lifecycle.deps.new_id()
-        return make_error_response(refusal_error(refusal), [("x-request-id", request_id)], close=True)
+        if self._lifecycle:
+            self._lifecycle.metrics.call_refused(refusal.code)
+            self._lifecycle.store.count_refusal("", "", refusal.code)
+        return make_error_response(refusal_error(refusal), [("x-request-id", self._new_id())], close=True)

@@ -7,7 +7,7 @@ supervisor has both.
 import asyncio
 import logging
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from addon import VERSION
@@ -16,7 +16,6 @@ from addon.calls.dependencies import Dependencies
 from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
-from addon.calls.request_id import make_request_ids
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.runtime.listening import bind
@@ -47,13 +46,13 @@ class Lifecycle:
     ``files`` is None in a worker, whose supervisor watches the files and has the admin port.
     """
 
-    def __init__(self, files: SettingsFiles | None, settings: Settings) -> None:
+    def __init__(self, files: SettingsFiles | None, settings: Settings, new_id: Callable[[], str]) -> None:
         self.metrics = Metrics(VERSION)
         measured = MeasuredStore(open_store(settings.conf), self.metrics)
         self.store: Store = measured
         self.rollups = RollupBuilder(settings.conf.paths.database)
         self.platform_keys = PlatformKeys(self.metrics)
-        self.deps = self._make_deps(settings)
+        self.deps = self._make_deps(settings, new_id)
         self.providers: Iterable[str] = settings.providers
         self.sandbox: Sandbox | None = None
         self.sandbox_url = ""
@@ -73,7 +72,7 @@ class Lifecycle:
             self._find_faults,
         )
 
-    def _make_deps(self, settings: Settings) -> Dependencies:
+    def _make_deps(self, settings: Settings, new_id: Callable[[], str]) -> Dependencies:
         bodies, clock, pool = BodyBudget(), SYSTEM_CLOCK, Pool(SocketConnector())
         return Dependencies(
             settings=settings,
@@ -86,7 +85,7 @@ class Lifecycle:
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,
             clock=clock,
-            new_id=make_request_ids(),
+            new_id=new_id,
         )
 
     async def start(self) -> None:

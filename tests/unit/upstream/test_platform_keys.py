@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from rig.settings_files import edit, write_files
 
+from addon.calls.request_id import make_request_ids
 from addon.gateway.lifecycle import Lifecycle
 from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.telemetry.metrics import Metrics
@@ -274,7 +275,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 async def lifecycle(settings: Settings, tmp_path: Path) -> AsyncIterator[Lifecycle]:
     files = SettingsFiles(tmp_path / "proxy.conf")
     files.load()
-    made = Lifecycle(files, settings)
+    made = Lifecycle(files, settings, make_request_ids())
     await made.start()
     yield made
     await made.stop()
