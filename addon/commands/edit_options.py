@@ -101,9 +101,10 @@ def _parse_percents(text: str) -> list[int]:
     """Return percentages separated by commas; none for ``none``."""
     if text == "none":
         return []
-    if not re.fullmatch(r"[0-9]{1,3}(, *[0-9]{1,3})*", text):
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,3}", part) for part in parts):
         raise ValueError("must be whole numbers separated by commas, such as 80,95,100, or none")
-    return [int(part) for part in text.split(",")]
+    return [int(part) for part in parts]
 
 
 _KEY_SETTINGS: Final = (

@@ -4,7 +4,6 @@ A statement may have several lines. ``tomllib`` itself says where each one ends,
 """
 
 import json
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,6 @@ type Value = str | int | bool | datetime | Sequence[str] | Sequence[int]
 type Changes = Mapping[str, Value | None]
 """New values by key. None removes a key."""
 
-_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _NOT_LINES: Final = (
     "can't be edited line by line; write its keys as [[keys]] tables, and each setting on lines of its own"
 )
@@ -41,7 +39,7 @@ def set_values(text: str, changes: Changes, array: str | None = None, index: int
     """
     expected = tomllib.loads(text)
     _apply(changes, expected if array is None else expected[array][index])
-    lines = _LINE.findall(text)
+    lines = _split_lines(text)
     for key, value in changes.items():
         table = _find_table(lines, array, index)
         found = next((one for one in table if not one.is_header and [*one.parsed] == [key]), None)
@@ -53,6 +51,12 @@ def set_values(text: str, changes: Changes, array: str | None = None, index: int
         elif found.parsed[key] != _parse(value):
             lines[found.start : found.end] = [_replace_value(lines[found.start : found.end], key, value)]
     return _check_meaning("".join(lines), expected)
+
+
+def _split_lines(text: str) -> list[str]:
+    """Return the lines with their ends. Only a line feed ends a line in TOML, also after a carriage return."""
+    *lines, rest = text.split("\n")
+    return [f"{line}\n" for line in lines] + ([rest] if rest else [])
 
 
 def add_table(text: str, array: str, values: Mapping[str, Value]) -> str:

@@ -22,6 +22,9 @@ log = logging.getLogger("tollgate.local_http")
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 IDLE_TIMEOUT_S = 75
 BODY_TIMEOUT_S = 30
+RETIRE_S = 0.5
+"""How long ``stop`` waits after ``retire``, so that a client that asks often gets its last answer."""
+_LOOK_S = 0.01
 
 type Handler = Callable[[HTTPServerRequest], Awaitable[None]]
 
@@ -35,6 +38,7 @@ class LocalServer:
     def __init__(self, handler: Handler, max_body_bytes: int) -> None:
         self._handler = handler
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_retired = False
         self._server = HTTPServer(
             self._accept,
             max_body_size=max_body_bytes,
@@ -58,16 +62,26 @@ class LocalServer:
     def retire(self) -> None:
         """Close the port. Close each open connection after its next answer, which says so."""
         self._server.stop()
+        self._is_retired = True
         # All connections read this one object at each request.
         self._server.conn_params.no_keep_alive = True
 
     async def stop(self) -> None:
         """Close the port, cancel every handler and close every connection."""
         self._server.stop()
+        if self._is_retired:
+            await self._wait_for_last_answers()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.close_all_connections()
+
+    async def _wait_for_last_answers(self) -> None:
+        """Wait for ``RETIRE_S`` at most, until no connection is open."""
+        looks = round(RETIRE_S / _LOOK_S)
+        while looks and self._server._connections:  # tornado has no other list of them
+            looks -= 1
+            await asyncio.sleep(_LOOK_S)
 
     def _accept(self, request: HTTPServerRequest) -> None:
         task = asyncio.ensure_future(self._handle(request))

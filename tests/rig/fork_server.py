@@ -215,7 +215,7 @@ def _fork(tests: socket.socket, running: set[int], others: Sequence[socket.socke
 
 def _become(request: int, *streams: int) -> str:
     """Set up this process as the request says. Return the code to run."""
-    for signum in (signal.SIGCHLD, signal.SIGTERM):
+    for signum in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with open(request) as file:

@@ -26,7 +26,7 @@ EXPRESSIONS, DYNAMIC = find_expressions()
 # Functions that build an expression from their arguments, and one such expression each, as it is used.
 MADE = {
     # The tables of genai-prices against an operator's own URL: neither is hostile.
-    "addon.commands.catalog._find_published": None,
+    "addon.commands.published_prices._find_model": None,
     # ``_matching``: its calls are among the expressions.
     "addon.settings.value_types.check": None,
     "addon.text.errors._renamed": Expression(

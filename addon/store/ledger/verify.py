@@ -25,12 +25,13 @@ _PAUSE_S = 0.3
 def verify(connection: sqlite3.Connection) -> list[str]:
     """Return every discrepancy in the ledger's file, one line each. Raises ``sqlite3.Error``.
 
-    Counters are checked only when this file keeps them. In a transaction of ``connection``, everything is read at one
-    moment.
+    Nothing else is read from a damaged file. Counters are checked only when this file keeps them. In a transaction of
+    ``connection``, everything is read at one moment.
     """
+    if damages := [*_check_file(connection)]:
+        return damages
     (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
     return [
-        *_check_file(connection),
         *(_check_counters(connection) if redis_state is None else ()),
         *_check_charges(connection),
         *_check_holds(connection),
