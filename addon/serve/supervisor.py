@@ -49,6 +49,10 @@ STEADY_S = 10.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 10.0
 
 
+_SUCCEEDED = Readiness(True, dict.fromkeys((*CHECKS, "workers"), "ok"))
+"""After a takeover: another process serves at this address, and answers on new connections."""
+
+
 def restart_delay_s(early_deaths: int) -> float:
     """Return the wait before the next start of a worker that died so often in a row soon after its start."""
     return min(FIRST_DELAY_S * 2.0 ** min(early_deaths, 30), LONGEST_DELAY_S)
@@ -172,9 +176,11 @@ class Supervisor:
 
     async def readiness(self) -> Readiness:
         """Whether this gateway should get calls: yes while a worker serves. The checks are those of its workers."""
-        if self._is_taken_over:
-            # Another process serves at this address. It answers on new connections.
-            return Readiness(True, dict.fromkeys((*CHECKS, "workers"), "ok"))
+        found = _SUCCEEDED if self._is_taken_over else await self._ask_workers()
+        # A takeover during the question ends workers before they answer.
+        return _SUCCEEDED if self._is_taken_over else found
+
+    async def _ask_workers(self) -> Readiness:
         question, workers = self._question.ask(), list(self.workers.values())
         answers = await asyncio.gather(*(worker.answer(question, ANSWER_S) for worker in workers))
         reports = {worker.number: answer for worker, answer in zip(workers, answers, strict=True) if answer}

@@ -74,7 +74,8 @@ class Load:
             while not self._stop.is_set():
                 try:
                     answer = await client.get(self._ready)
-                    self.outcomes[f"admin {kept=} {answer.status_code}"] += 1
+                    checks = "" if answer.is_success else f" {answer.text}"
+                    self.outcomes[f"admin {kept=}{checks} {answer.status_code}"] += 1
                 except httpx.TransportError as error:
                     self.outcomes[f"admin {kept=} {error!r}"] += 1
                 await asyncio.sleep(PAUSE_S)
