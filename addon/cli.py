@@ -33,7 +33,7 @@ COMMANDS: Final = MappingProxyType(
         "keys": _Command("keys", "keys", "Create, change, rotate, list and revoke API keys."),
         "ledger": _Command("ledger", "ledger", "Check, back up and restore the ledger."),
         "secrets": _Command("secrets", "secrets", "Make master keys, and seal secrets with them."),
-        "serve": _Command("serve", "serve", "Run the gateway until SIGTERM or SIGINT."),
+        "serve": _Command("serve", "serve", "Run the gateway until SIGTERM, SIGINT or SIGHUP."),
         "state": _Command("state", "state", "Restore limits, holds and spend in Redis."),
         "usage": _Command("usage", "usage", "Show calls, totals, refused calls and limits."),
         "wallet": _Command("wallet", "wallet", "Credit wallets, and show balances and entries."),

@@ -78,7 +78,8 @@ def _find_variables() -> list[str]:
     """Return the variables of platform keys that the shipped catalog names, in its order."""
     providers = tomllib.loads((SHIPPED_CATALOG / "providers.toml").read_text(encoding="utf-8"))
     secrets = [str(table.get("platform_key", "")) for table in providers.values()]
-    return [secret.removeprefix("env:") for secret in secrets if secret.startswith("env:")]
+    found = (secret.removeprefix("env:") for secret in secrets if secret.startswith("env:"))
+    return list(dict.fromkeys(found))  # Two providers may share a key.
 
 
 def _make(folder: Path, texts: dict[str, str]) -> None:

@@ -44,7 +44,7 @@ def serve(
     takeover: bool,
     detached: bool,
 ) -> None:
-    """Run the gateway until SIGTERM or SIGINT."""
+    """Run the gateway until SIGTERM, SIGINT or SIGHUP."""
     # Imported here because --help does not need mitmproxy.
     from addon.serve.start_faults import START_FAULTS
 
@@ -80,7 +80,7 @@ def run(
     strict: bool,
     takeover: bool,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises one of ``START_FAULTS`` when the gateway can't start.
+    """Serve until SIGTERM, SIGINT or SIGHUP. Raises one of ``START_FAULTS`` when the gateway can't start.
 
     With ``strict``, it does not start while a file does not load. With ``takeover``, it takes over a running gateway.
     ``write`` writes the readiness line.

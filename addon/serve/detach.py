@@ -8,12 +8,14 @@ import signal
 import sys
 from contextlib import suppress
 
+from addon.serve.signals import find_signals
+
 
 def detach() -> None:
     """Return in a new process, with a session of its own, whose standard output is read until its first line.
 
     The calling process writes this line and ends with status 0. If the new process ends before, the calling one ends
-    with the same status. It passes SIGTERM and SIGINT on. Call this before there is a thread.
+    with the same status. It passes SIGTERM, SIGINT and SIGHUP on. Call this before there is a thread.
     """
     reading, writing = os.pipe()
     if child := os.fork():
@@ -27,7 +29,7 @@ def detach() -> None:
 
 def _wait_for_line(child: int, pipe: int) -> int:
     """Return the exit status of the calling process."""
-    for signum in (signal.SIGTERM, signal.SIGINT):
+    for signum in find_signals():
         signal.signal(signum, lambda got, _: os.kill(child, got))
     with open(pipe, encoding="utf-8") as lines:
         line = lines.readline()

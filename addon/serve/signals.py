@@ -11,12 +11,17 @@ from contextlib import contextmanager
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def find_signals() -> list[signal.Signals]:
+    """Return the signals that end this process."""
+    return [one for one in _SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+
+
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
     """Give an event that the signals set. After the context they are ignored, because the process ends then."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    signals = [one for one in _SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+    signals = find_signals()
     for signum in signals:
         loop.add_signal_handler(signum, stop.set)
     try:

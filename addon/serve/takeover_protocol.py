@@ -92,6 +92,8 @@ def decode(message: bytes, step: str) -> dict[str, Any]:
 def describe_fault(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it did not answer in time; another takeover may be under way"
+    if isinstance(error, ConnectionResetError):
+        return "it broke off; another takeover may just have ended"
     return str(error)
 
 

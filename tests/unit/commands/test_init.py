@@ -83,12 +83,19 @@ def test_keys_env_names_the_variable_of_each_shipped_provider_without_a_value(ma
     lines = (made / "keys.env").read_text(encoding="utf-8").splitlines()
     names = [line for line in lines if line.startswith("#") and line.endswith("=")]
     assert {"#OPENAI_API_KEY=", "#ANTHROPIC_API_KEY=", "#GEMINI_API_KEY="} < set(names)
+    assert len(set(names)) == len(names)
     assert all(line.startswith("#") for line in lines)
 
 
 def test_git_ignores_state_and_secrets_only(made: Path) -> None:
     subprocess.run(["git", "init", "-q", str(made)], check=True)
-    for name in ("var/tollgate.db", "tls.key", "master.keys", "policies/workspaces/acme.toml"):
+    for name in (
+        "var/tollgate.db",
+        "tls.key",
+        "master.keys",
+        "policies/workspaces/acme.toml",
+        "policies/workspaces/.acme.toml.k3x_9ab",
+    ):
         (made / name).parent.mkdir(exist_ok=True)
         (made / name).touch()
     listed = subprocess.run(
