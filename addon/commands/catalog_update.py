@@ -20,12 +20,12 @@ from addon.commands.catalog_edits import add_table, copy_table, set_prices
 from addon.commands.catalog_files import MODELS, ModelsFile, edited_models, is_for_upgrades, refuse_shipped
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
-from addon.commands.output import Form, format_csv, format_table
+from addon.commands.output import Form, format_table
 from addon.commands.published_prices import PublishedPrices, compare_prices, find_published
 from addon.commands.readers import load_served_settings
 from addon.settings.settings import Settings
 from addon.settings.sources import Sources
-from addon.text.table import Table
+from addon.text.table import Table, format_csv
 
 _SIX_DIGITS: Final = Decimal("0.000001")
 

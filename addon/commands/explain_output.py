@@ -8,9 +8,10 @@ from typing import Any
 from msgspec import structs
 from tabulate import tabulate
 
-from addon.commands.output import LIMIT_HEADERS, format_json, format_limit
+from addon.commands.output import LIMIT_HEADERS, format_limit
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
 from addon.text.errors import ErrorAnswer
+from addon.text.table import format_json
 from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
 

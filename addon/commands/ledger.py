@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from addon.commands.errors import report_errors, report_ledger_errors
 from addon.commands.options import conf_option, listing_options
-from addon.commands.output import Form, format_csv, format_json
+from addon.commands.output import Form
 from addon.commands.readers import open_ledger, require_redis_url
 from addon.serve.signals import stop_signals
 from addon.settings.conf_schema import ProxyConf
@@ -25,7 +25,7 @@ from addon.store.ledger.verify import verify as verify_file
 from addon.store.ledger.verify import verify_redis
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
 from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
-from addon.text.table import Table
+from addon.text.table import Table, format_csv, format_json
 from addon.text.unprintable import escape_unprintable
 
 

@@ -3,16 +3,13 @@
 Every listing command takes ``options.listing_options`` and prints its table with ``echo_table``.
 """
 
-import csv
-import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import click
 
 from addon.commands.text_table import Column, Kind, TextTable, format_columns
-from addon.text.table import Table
+from addon.text.table import Table, format_csv, format_json
 from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
 
@@ -36,20 +33,6 @@ def echo_table(
         click.echo(format_csv(table), nl=False)
     else:
         click.echo(format_table(table, form, optional, missing=missing) if table.rows else nothing)
-
-
-def format_json(value: Any) -> str:
-    """Return JSON for programs. Columns keep their names and units."""
-    return json.dumps(value, indent=2)
-
-
-def format_csv(table: Table) -> str:
-    """Return a table for programs, with its header. None is an empty cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
-    return text.getvalue()
 
 
 def format_table(

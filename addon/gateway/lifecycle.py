@@ -9,6 +9,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from addon import VERSION
 from addon.alerts.service import Alerts
@@ -36,6 +37,9 @@ from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from policies.circuit_breaker import CircuitScope, count_circuits
 from policies.model import Mode
+
+if TYPE_CHECKING:
+    from addon.console.console import Console
 
 log = logging.getLogger("tollgate.lifecycle")
 
@@ -106,7 +110,25 @@ class Lifecycle:
         if self.admin:
             with name_setting("[admin]", "--admin-port", conf.port):
                 listening = sockets or [bind(conf.host, conf.port)]
-            await self.admin.start_on(listening)
+            await self.admin.start_on(listening, self._make_console())
+
+    def _make_console(self) -> "Console":
+        # Imported here, because a worker has no console.
+        from addon.console.console import Console
+        from addon.console.sources import Sources
+
+        assert self.watcher  # noqa: S101  (who has the admin port watches the files)
+        watcher = self.watcher
+        return Console(
+            Sources(
+                settings=lambda: self.deps.settings,
+                readiness=self.readiness,
+                metrics=self._metrics,
+                file_fault=lambda: watcher.error,
+                settings_age_s=lambda: watcher.age_s,
+            ),
+            self.deps.settings.conf.paths.database,
+        )
 
     async def stop(self) -> None:
         """Wait for the work that the last calls left, then stop everything, the store last."""

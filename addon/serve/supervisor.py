@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
+from addon.console.console import Console
+from addon.console.sources import Sources
 from addon.runtime.tasks import wait_for_first
 from addon.serve.listening_sockets import Ports, group_by_address, spread
 from addon.serve.opening import Start, opened
@@ -108,7 +110,17 @@ class Supervisor:
         """See ``Service.open_admin``."""
         if not self._is_admin_open:
             self._is_admin_open = True
-            await self.admin.start_on(self._ports["admin"].copies())
+            await self.admin.start_on(self._ports["admin"].copies(), self._make_console())
+
+    def _make_console(self) -> Console:
+        sources = Sources(
+            settings=lambda: self.settings,
+            readiness=self.readiness,
+            metrics=self._metrics,
+            file_fault=lambda: self.watcher.error or self._snapshots.fault,
+            settings_age_s=lambda: self.watcher.age_s,
+        )
+        return Console(sources, self.settings.conf.paths.database)
 
     async def wait(self) -> None:
         """See ``Service.wait``."""

@@ -1,6 +1,7 @@
 """The admin port: health, readiness and metrics of this process, on an address of their own.
 
-A page is one entry of ``Admin.pages``. It gets only the path of its request, and never a client's call.
+A page is one entry of ``Admin.pages``. It gets only the path of its request, and never a client's call. The console
+answers all other paths.
 """
 
 import json
@@ -8,7 +9,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from addon.runtime.listening import base_url, bind
 from addon.text.errors import refusal_error
@@ -24,7 +25,8 @@ log = logging.getLogger("tollgate.admin")
 
 JSON = "application/json"
 METHODS = ("GET", "HEAD")
-MAX_BODY_BYTES = 4096
+MAX_BODY_BYTES = 1_048_576
+"""The largest form of the console: a whole workspace file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,23 @@ type Page = Callable[[], Awaitable[tuple[int, str, bytes]]]
 """A function that returns a status, a content type and a body."""
 
 
+class OtherPages(Protocol):
+    """The pages at all other paths of the port."""
+
+    def answer(self, request: "HTTPServerRequest") -> None:
+        """Begin to answer ``request``."""
+
+    def close(self) -> None:
+        """Begin no more answers."""
+
+
 class Admin:
     """The server of the admin port: ``/healthz``, ``/readyz`` with the result of ``readiness``, and added pages."""
 
     def __init__(self, readiness: Callable[[], Awaitable[Readiness]]) -> None:
         self._readiness = readiness
         self._server: LocalServer | None = None
+        self._others: OtherPages | None = None
         self.pages: dict[str, Page] = {"/healthz": self._health, "/readyz": self._ready}
 
     async def start(self, host: str, port: int) -> int:
@@ -53,8 +66,9 @@ class Admin:
         await self.start_on([listening])
         return int(listening.getsockname()[1])
 
-    async def start_on(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve on ``sockets``, which listen. ``stop`` closes them."""
+    async def start_on(self, sockets: Sequence[socket.socket], others: OtherPages | None = None) -> None:
+        """Serve on ``sockets``, which listen, with ``others`` at all other paths. ``stop`` closes both."""
+        self._others = others
         # Imported here, so that commands that serve nothing do not wait for tornado.
         from addon.runtime.local_http import LocalServer
 
@@ -70,6 +84,8 @@ class Admin:
 
     async def stop(self) -> None:
         """Close the port and every connection to it."""
+        if self._others:
+            self._others.close()
         if self._server:
             await self._server.stop()
 
@@ -86,6 +102,8 @@ class Admin:
         from addon.runtime.local_http import send_answer
 
         page = self.pages.get(request.path)
+        if page is None and self._others:
+            return self._others.answer(request)
         if page is None:
             unknown = Refusal("not_found", f"There is no page {mask_credentials(request.path)!r} here.")
             return await send_answer(request, *_refused(unknown))

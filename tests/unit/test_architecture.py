@@ -9,7 +9,15 @@ import pytest
 from rig.configuration import ROOT
 
 PACKAGES = (
-    *("addon.main", "addon.cli", "addon.commands", "addon.serve", "addon.gateway", "addon.explain"),
+    *(
+        "addon.main",
+        "addon.cli",
+        "addon.commands",
+        "addon.serve",
+        "addon.gateway",
+        "addon.console",
+        "addon.explain",
+    ),
     *("addon.calls", "addon.wire", "addon.upstream", "addon.dialects", "addon.answers"),
     *("addon.alerts", "addon.store", "addon.edits", "addon.settings", "addon.telemetry", "addon.sandbox"),
     *("addon.runtime", "addon.text", "addon"),

@@ -1,0 +1,1 @@
+"""Who may see the console, and who may change something with it."""

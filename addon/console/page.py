@@ -1,0 +1,167 @@
+"""The handlers of the console's requests: pages, their data for programs, and errors."""
+
+import logging
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from http.client import responses
+from typing import Any, Final, override
+
+from tornado.escape import url_unescape
+from tornado.httputil import url_concat
+from tornado.web import HTTPError, RequestHandler
+
+from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
+from addon.console.query import ParameterError, Query
+from addon.console.reader import BusyError, Reader, SlowError
+from addon.console.sources import Sources
+from addon.console.view import NotFoundError, Reading, View
+from addon.text.table import format_json, format_spreadsheet
+
+log = logging.getLogger("tollgate.console")
+
+API: Final = "/api/v1"
+"""What the path of a page's data begins with."""
+
+HTML, JSON, CSV = "text/html; charset=UTF-8", "application/json; charset=UTF-8", "text/csv; charset=UTF-8"
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self';"
+        " form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def set_headers(handler: RequestHandler) -> None:
+    """Give an answer ``HEADERS``."""
+    for name, value in HEADERS.items():
+        handler.set_header(name, value)
+    handler.clear_header("Server")
+
+
+class ConsoleHandler(RequestHandler):
+    """A request to the console. Every answer has ``HEADERS``."""
+
+    sources: Sources
+    reader: Reader
+
+    @override
+    def initialize(self, sources: Sources, reader: Reader) -> None:
+        self.sources = sources
+        self.reader = reader
+
+    @override
+    def set_default_headers(self) -> None:
+        set_headers(self)
+
+    @override
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        message = error.log_message if isinstance(error, HTTPError) else None
+        self.fail(status_code, (message or responses[status_code]).replace("%%", "%"))
+
+    def fail(self, status: int, message: str) -> None:
+        """Answer with an error: a page, or JSON below ``API``."""
+        self.set_status(status)
+        if self.is_api:
+            self.set_header("Content-Type", JSON)
+            self.finish(format_json({"error": {"code": status, "message": message}}))
+        else:
+            self.finish(
+                self.render_string("error.html", status=status, message=message, **self.frame("error"))
+            )
+
+    @override
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        if not isinstance(value, HTTPError):
+            log.error("a page failed: %s", self.request.path, exc_info=(typ, value, tb))
+
+    @property
+    def is_api(self) -> bool:
+        """Whether a program asks, for JSON or CSV."""
+        return self.request.path.startswith(f"{API}/")
+
+    def frame(self, name: str) -> Mapping[str, Any]:
+        """Return what the frame of every page needs."""
+        return {"title": name.capitalize(), "page_name": name, "navigation": NAVIGATION}
+
+
+class ViewHandler(ConsoleHandler):
+    """The pages of ``PAGES``, and the same data below ``API``."""
+
+    async def get(self) -> None:
+        """Answer with the page or its data."""
+        found = _find_page(self.request.path.removeprefix(API) if self.is_api else self.request.path)
+        if found is None:
+            return self.fail(404, "There is no such page.")
+        try:
+            content_type, body = await self._read(*found)
+        except ParameterError as error:
+            return self.fail(400, str(error))
+        except NotFoundError as error:
+            return self.fail(404, str(error))
+        except BusyError:
+            return self.fail(503, "Too many pages are asked for at once. Try again.")
+        except SlowError:
+            return self.fail(503, "The page took too long. Choose a shorter time.")
+        except (OSError, sqlite3.Error) as error:
+            return self.fail(503, f"The ledger can't be read: {error}")
+        self.set_header("Content-Type", content_type)
+        await self.finish(body)
+        return None
+
+    @override
+    async def head(self) -> None:
+        await self.get()
+
+    async def _read(self, page: Page, names: Sequence[str]) -> tuple[str, str | bytes]:
+        """Return the content type and the body. The reader's thread makes both, templates included."""
+        query = self._parse_query(page)
+        live, settings, now = await self.sources.read(), self.sources.settings(), datetime.now(UTC)
+
+        def make(ledger: sqlite3.Connection) -> tuple[str, str | bytes]:
+            reading = Reading(settings, ledger, live, now, query, names)
+            view = page.load(reading)
+            return _make_data(view, query) if self.is_api else (HTML, self._render(page, reading, view))
+
+        return await self.reader.read(make)
+
+    def _parse_query(self, page: Page) -> Query:
+        arguments = {
+            name: [value.decode("utf-8", "replace") for value in values]
+            for name, values in self.request.query_arguments.items()
+        }
+        return Query.parse(arguments, page.parameters | RESERVED if self.is_api else page.parameters)
+
+    def _render(self, page: Page, reading: Reading, view: View) -> bytes:
+        # The address of the same data for programs. Links of tables add the name of their table.
+        data_url = url_concat(API + self.request.path, dict(reading.query.given()))
+        frame = {**self.frame(page.name), "title": page.title, "data_url": data_url}
+        shown = {"tables": view.tables, "values": view.values, **view.shown}
+        return self.render_string(f"{page.name}.html", reading=reading, query=reading.query, **frame, **shown)
+
+
+def _find_page(path: str) -> tuple[Page, Sequence[str]] | None:
+    for page in PAGES:
+        if (names := page.matches(path)) is not None:
+            return page, [url_unescape(name, plus=False) for name in names]
+    return None
+
+
+def _make_data(view: View, query: Query) -> tuple[str, str]:
+    """Return JSON of everything or of one table, or CSV of one table: the first unless ``table`` names one."""
+    form = query.choice("format", ("json", "csv"), "json")
+    name = query.text("table")
+    if name is None and form == "json":
+        return JSON, format_json(
+            {**view.values, **{name: one.records() for name, one in view.tables.items()}}
+        )
+    table = view.tables[query.choice("table", tuple(view.tables), next(iter(view.tables)))]
+    return (CSV, format_spreadsheet(table)) if form == "csv" else (JSON, format_json(table.records()))

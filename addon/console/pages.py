@@ -1,0 +1,43 @@
+"""``PAGES``: all views of the console, by path."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from addon.console.view import Reading, View
+from addon.console.views.models import load_models
+
+RESERVED: Final = frozenset({"table", "format"})
+"""The parameters of the API, which choose one table, and JSON or CSV."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A view with its URL.
+
+    | field | is |
+    |---|---|
+    | ``path`` | a regular expression of the whole path; its groups are ``Reading.names`` |
+    | ``name`` | the template's name, and the word in the navigation that is marked |
+    | ``parameters`` | the parameters that its URL may have |
+    """
+
+    path: str
+    name: str
+    title: str
+    load: Callable[[Reading], View]
+    parameters: frozenset[str] = frozenset()
+
+    def matches(self, path: str) -> tuple[str, ...] | None:
+        """Return the groups of the path, None when the path is another page's."""
+        found = re.fullmatch(self.path, path)
+        return found.groups() if found else None
+
+
+_ID: Final = "([^/]{1,256})"
+
+PAGES: Final = (Page("/models", "models", "Models", load_models),)
+
+NAVIGATION: Final = (("/models", "models", "Models"),)
+"""The links at the top of each page: path, name of the page, text."""

@@ -1,0 +1,68 @@
+"""``Reader``: the thread in which pages are read and made, away from the event loop of the calls.
+
+Each page has one read-only view of the ledger. SQLite works without the lock of the interpreter, so calls go on.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from addon.store.ledger.report import open_report
+
+MAX_WAITING: Final = 16
+"""How many pages may be in work or wait for the thread."""
+
+TIMEOUT_S: Final = 10.0
+"""How long the statements of one page may take together."""
+
+_STEPS: Final = 10_000
+"""How many steps SQLite takes between two looks at the time: about a millisecond."""
+
+
+class BusyError(Exception):
+    """Too many pages wait already."""
+
+
+class SlowError(Exception):
+    """A page took longer than ``TIMEOUT_S``."""
+
+
+class Reader:
+    """A thread with the ledger at ``database``."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="console")
+        self._waiting = 0
+
+    async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` in the thread, and return its result.
+
+        Raises BusyError, SlowError, OSError and ``sqlite3.Error``.
+        """
+        if self._waiting >= MAX_WAITING:
+            raise BusyError
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Begin no more work."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        end_s = monotonic() + TIMEOUT_S
+        with open_report(self._database) as ledger:
+            ledger.set_progress_handler(lambda: monotonic() > end_s, _STEPS)
+            try:
+                return work(ledger)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    raise SlowError from None
+                raise

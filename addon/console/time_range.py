@@ -1,0 +1,88 @@
+"""``TimeRange``: the time that a page is about, and the one before it. Pure but for ``Query``."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from addon.console.query import ParameterError, Query
+from policies.utc_time import format_utc
+
+PARAMETERS: Final = frozenset({"range", "from", "to"})
+
+_LENGTHS: Final = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "7d": timedelta(days=7),
+}
+NAMES: Final = (*_LENGTHS, "month", "custom")
+LABELS: Final = {
+    "hour": "Last hour",
+    "day": "Last 24 hours",
+    "7d": "Last 7 days",
+    "month": "This month",
+    "custom": "Custom",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """The time from ``begin`` until before ``end``, both in UTC. ``name`` is one of ``NAMES``."""
+
+    name: str
+    begin: datetime
+    end: datetime
+
+    @classmethod
+    def parse(cls, query: Query, now: datetime, default: str = "day") -> "TimeRange":
+        """Return the time that ``range``, ``from`` and ``to`` ask for. Raises ParameterError.
+
+        ``from`` and ``to`` are days or moments in ISO 8601, in UTC unless they say otherwise. They make a range
+        ``custom``. ``to`` is now unless it is given.
+        """
+        is_given = query.text("from") or query.text("to")
+        name = query.choice("range", NAMES, "custom" if is_given else default)
+        if name == "custom":
+            end = _parse_moment(query, "to") or now
+            begin = _parse_moment(query, "from")
+            if begin is None:
+                raise ParameterError("from", "is needed for a custom range")
+            if begin >= end:
+                raise ParameterError("to", "must be after from")
+            return cls(name, begin, end)
+        if name == "month":
+            return cls(name, now.replace(day=1, hour=0, minute=0, second=0, microsecond=0), now)
+        return cls(name, now - _LENGTHS[name], now)
+
+    @property
+    def length(self) -> timedelta:
+        return self.end - self.begin
+
+    @property
+    def since(self) -> str:
+        """``begin`` as the ledger writes it."""
+        return format_utc(self.begin)
+
+    @property
+    def until(self) -> str:
+        """``end`` as the ledger writes it."""
+        return format_utc(self.end)
+
+    def before(self) -> "TimeRange":
+        """Return the time of the same length before this one."""
+        return TimeRange(self.name, self.begin - self.length, self.begin)
+
+
+def _parse_moment(query: Query, name: str) -> datetime | None:
+    text = query.text(name)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ParameterError(
+            name, "must be a day or a moment, such as 2026-11-21 or 2026-11-21T09:30"
+        ) from None
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise ParameterError(name, "is out of range") from None

@@ -1,0 +1,53 @@
+"""``Reading``: what a view is loaded from, and ``View``: what it shows."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from addon.console.query import Query
+from addon.console.sources import Live
+from addon.settings.settings import Settings
+from addon.store.backends import open_counters
+from addon.store.ledger.report import ReadUsed
+from addon.text.table import Table
+
+
+class NotFoundError(Exception):
+    """The page does not exist. ``str`` says what was not found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a view is loaded from: one moment of the gateway, and what the URL asks for.
+
+    ``names`` are the variable parts of the path. ``ledger`` can't write.
+    """
+
+    settings: Settings
+    ledger: sqlite3.Connection
+    live: Live
+    now: datetime
+    query: Query
+    names: Sequence[str] = ()
+
+    @contextmanager
+    def open_counters(self) -> Iterator[ReadUsed]:
+        """Give a reader of the current counters of limits, in the ledger or in Redis. Raises ``StoreUnavailable``."""
+        with open_counters(self.settings.conf, self.ledger) as read_used:
+            yield read_used
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a page shows. ``values`` and ``tables`` are also its JSON, and each table is its CSV.
+
+    ``values`` are values of JSON. Columns have the names and exact units of the ledger. ``shown`` is what only the page
+    has, such as charts.
+    """
+
+    tables: Mapping[str, Table]
+    values: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = field(default_factory=dict)
