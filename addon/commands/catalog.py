@@ -21,7 +21,8 @@ from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, echo_table, format_table
 from addon.commands.published_prices import Comparison, Disagreement, compare_prices
 from addon.commands.readers import load_served_settings
-from addon.text.table import Table, format_csv
+from addon.text.table import Table
+from addon.text.table_formats import format_csv
 from policies.model import Model
 
 _HEADERS: Final = MappingProxyType(

@@ -25,7 +25,8 @@ from addon.commands.published_prices import PublishedPrices, compare_prices, fin
 from addon.commands.readers import load_served_settings
 from addon.settings.settings import Settings
 from addon.settings.sources import Sources
-from addon.text.table import Table, format_csv
+from addon.text.table import Table
+from addon.text.table_formats import format_csv
 
 _SIX_DIGITS: Final = Decimal("0.000001")
 

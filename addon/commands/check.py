@@ -18,7 +18,7 @@ from addon.settings.checked_files import CheckedFiles, check_files
 from addon.settings.errors import SettingsError
 from addon.settings.overview import FileWarning, Overview, find_file_warnings
 from addon.text.masking import mask_credentials
-from addon.text.table import format_json
+from addon.text.table_formats import format_json
 from addon.text.unprintable import escape_unprintable
 
 

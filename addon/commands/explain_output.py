@@ -11,7 +11,7 @@ from tabulate import tabulate
 from addon.commands.output import LIMIT_HEADERS, format_limit
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
 from addon.text.errors import ErrorAnswer
-from addon.text.table import format_json
+from addon.text.table_formats import format_json
 from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
 

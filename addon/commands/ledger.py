@@ -25,7 +25,8 @@ from addon.store.ledger.verify import verify as verify_file
 from addon.store.ledger.verify import verify_redis
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
 from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
-from addon.text.table import Table, format_csv, format_json
+from addon.text.table import Table
+from addon.text.table_formats import format_csv, format_json
 from addon.text.unprintable import escape_unprintable
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 import click
 
 from addon.commands.text_table import Column, Kind, TextTable, format_columns
-from addon.text.table import Table, format_csv, format_json
+from addon.text.table import Table
+from addon.text.table_formats import format_csv, format_json
 from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from addon.commands.output import LIMIT_HEADERS, TABLE_WIDTH, Form, format_limit, format_table, name_left_out
 from addon.commands.text_table import Column, Kind, format_columns
-from addon.text.table import Table, format_csv, format_json
+from addon.text.table import Table
+from addon.text.table_formats import format_csv, format_json
 from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd, format_nanousd_rounded
 

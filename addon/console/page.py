@@ -16,7 +16,7 @@ from addon.console.query import ParameterError, Query
 from addon.console.reader import BusyError, Reader, SlowError
 from addon.console.sources import Sources
 from addon.console.view import NotFoundError, Reading, View
-from addon.text.table import format_json, format_spreadsheet
+from addon.text.table_formats import format_json, format_spreadsheet
 
 log = logging.getLogger("tollgate.console")
 

@@ -1,16 +1,11 @@
-"""``Table``: rows with the names of their columns, and its forms for programs. Pure.
+"""``Table``: rows with the names of their columns. Pure.
 
 Reports return it. Commands print it, and the console shows it.
 """
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +18,3 @@ class Table:
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as mappings from column to value."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-
-
-def format_json(value: Any) -> str:
-    """Return JSON for programs. Columns keep their names and units."""
-    return json.dumps(value, indent=2)
-
-
-def format_csv(table: Table) -> str:
-    """Return a table for programs, with its header. None is an empty cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
-    return text.getvalue()
-
-
-def format_spreadsheet(table: Table) -> str:
-    """Return CSV in which no text is a formula for a spreadsheet: an apostrophe precedes such text."""
-    rows = [[_disarm(cell) for cell in row] for row in table.rows]
-    return format_csv(Table(table.columns, rows))
-
-
-def _disarm(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
