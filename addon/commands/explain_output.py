@@ -1,45 +1,19 @@
 """The output of ``tollgate explain``: text for people, JSON with exact integers for programs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from textwrap import wrap
-from typing import Any
 
-from msgspec import structs
 from tabulate import tabulate
 
 from addon.commands.output import LIMIT_HEADERS, format_limit
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
 from addon.text.errors import ErrorAnswer
-from addon.text.table_formats import format_json
 from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
 
 _FIELD_WIDTHS = (22, 8, 32, 32)
 _CAP_NAMES = ("client", "policies", "catalog", "budget")
 _MODES = {"payg": "the platform's key", "byok": "the workspace's own key"}
-
-
-def format_explanation_json(
-    workspace: str, key_id: str, explanation: Explanation, hints: Sequence[str]
-) -> str:
-    """Return an explanation as JSON. docs/commands.md lists its keys."""
-    return format_json(
-        {
-            "workspace": workspace,
-            "key_id": key_id,
-            "limit_rpm": explanation.limit_rpm,
-            "overage_protection": explanation.overage_protection,
-            "requested_model": explanation.requested_model,
-            "stream": explanation.stream,
-            "decided_by": explanation.decided_by,
-            "attempts": [_make_attempt_record(attempt) for attempt in explanation.attempts],
-            "why_alone": explanation.no_fallback_reason,
-            "told_on_failure": explanation.error_on_failure and asdict(explanation.error_on_failure),
-            "refusal": _make_refusal_record(explanation.refused),
-            "hints": list(hints),
-        }
-    )
 
 
 def format_explanation(workspace: str, key_id: str, explanation: Explanation, hints: Sequence[str]) -> str:
@@ -58,32 +32,6 @@ def format_explanation(workspace: str, key_id: str, explanation: Explanation, hi
         parts += _format_attempt(number, attempt)
     parts.append("\n".join([*_format_end(explanation), *hints]))
     return escape_unprintable("\n\n".join(part for part in parts if part))
-
-
-def _make_attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
-    target = explained.target
-    return {
-        "model_slug": target.model.slug,
-        "provider": target.model.provider.name,
-        "mode": target.mode,
-        "upstream_model_id": target.model.upstream_model_id,
-        "fallback": target.is_fallback,
-        "built_in": target.model.provider.builtin,
-        "url": explained.url,
-        "caps": {**asdict(explained.caps), "won": explained.caps.won},
-        "prompt_nanousd": explained.prompt_nanousd,
-        "hold_nanousd": explained.hold_nanousd,
-        "limits": explained.limits,
-        "fields": [structs.asdict(change) for change in explained.fields],
-        "body": explained.body,
-        "refusal": _make_refusal_record(explained.refused),
-    }
-
-
-def _make_refusal_record(refused: Refused | None) -> dict[str, Any] | None:
-    if refused is None:
-        return None
-    return {"step": refused.step, **asdict(refused.answer), "why": refused.why}
 
 
 def _format_attempt(number: int, explained: ExplainedAttempt) -> Iterator[str]:

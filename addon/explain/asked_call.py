@@ -1,0 +1,71 @@
+"""The call that is explained: who makes it, and the counters of its limits."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+
+from pydantic import SecretStr
+
+from addon.calls.call_state import Call
+from addon.edits.workspace_files import unknown_workspace_error
+from addon.explain.explanation import BUILT_IN_URL, Counted
+from addon.settings.conf_schema import ProxyConf
+from addon.settings.errors import suggest_name
+from addon.settings.settings import Settings
+from addon.store.backends import open_counters
+from addon.store.protocol import StoreUnavailable
+from policies.call_stages import Stage
+from policies.exchange import Exchange
+from policies.model import Key, Workspace
+
+
+class UnknownCallerError(Exception):
+    """The workspace or the key does not exist. ``field`` is the one at fault. ``str`` is one line."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+
+
+def find_workspace(workspaces: Mapping[str, Workspace], workspace_id: str) -> Workspace:
+    """Return the workspace that makes the call. Raises ``UnknownCallerError``."""
+    workspace = workspaces.get(workspace_id)
+    if workspace is None:
+        raise UnknownCallerError("workspace", str(unknown_workspace_error(workspace_id, workspaces)))
+    return workspace
+
+
+def find_key(workspace: Workspace, key_id: str | None) -> Key:
+    """Return a key of the workspace. Without ``key_id``, return the first active one. Raises ``UnknownCallerError``."""
+    if key_id is None:
+        # When each key is refused, explain why the calls of the first are.
+        now = datetime.now(UTC)
+        active_first = sorted(workspace.keys, key=lambda key: key.why_refused(now) is not None)
+        if not active_first:
+            reason = f"workspace {workspace.id} has no key: tollgate keys create {workspace.id}"
+            raise UnknownCallerError("workspace", reason)
+        return active_first[0]
+    by_id = {key.id: key for key in workspace.keys}
+    if key_id not in by_id:
+        reason = f'unknown key "{key_id}" of workspace {workspace.id}{suggest_name(key_id, by_id)}'
+        raise UnknownCallerError("key", reason)
+    return by_id[key_id]
+
+
+def make_admitted_call(settings: Settings, workspace: Workspace, key: Key) -> Call:
+    """Return a call after the limiter. Builtin providers get a placeholder: only ``serve`` has their URL and key."""
+    exchange = Exchange("explain", datetime.now(UTC), 0.0, Stage.ADMITTED, workspace, key)
+    return Call(exchange, settings.with_builtin_url(BUILT_IN_URL, SecretStr("-")))
+
+
+@contextmanager
+def open_counted(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[Counted]:
+    """Give a reader of the current counters, or the reason why they can't be read."""
+    with ExitStack() as stack:
+        found: Counted
+        try:
+            found = stack.enter_context(open_counters(conf, ledger))
+        except StoreUnavailable as error:
+            found = error
+        yield found

@@ -1,0 +1,55 @@
+"""The JSON of an explanation: exact integers for programs. docs/commands.md lists its keys."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from msgspec import structs
+
+from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
+
+
+def make_explanation_record(
+    workspace: str, key_id: str, explanation: Explanation, hints: Sequence[str]
+) -> dict[str, Any]:
+    """Return an explanation as values of JSON."""
+    return {
+        "workspace": workspace,
+        "key_id": key_id,
+        "limit_rpm": explanation.limit_rpm,
+        "overage_protection": explanation.overage_protection,
+        "requested_model": explanation.requested_model,
+        "stream": explanation.stream,
+        "decided_by": explanation.decided_by,
+        "attempts": [_make_attempt_record(attempt) for attempt in explanation.attempts],
+        "why_alone": explanation.no_fallback_reason,
+        "told_on_failure": explanation.error_on_failure and asdict(explanation.error_on_failure),
+        "refusal": _make_refusal_record(explanation.refused),
+        "hints": list(hints),
+    }
+
+
+def _make_attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
+    target = explained.target
+    return {
+        "model_slug": target.model.slug,
+        "provider": target.model.provider.name,
+        "mode": target.mode,
+        "upstream_model_id": target.model.upstream_model_id,
+        "fallback": target.is_fallback,
+        "built_in": target.model.provider.builtin,
+        "url": explained.url,
+        "caps": {**asdict(explained.caps), "won": explained.caps.won},
+        "prompt_nanousd": explained.prompt_nanousd,
+        "hold_nanousd": explained.hold_nanousd,
+        "limits": explained.limits,
+        "fields": [structs.asdict(change) for change in explained.fields],
+        "body": explained.body,
+        "refusal": _make_refusal_record(explained.refused),
+    }
+
+
+def _make_refusal_record(refused: Refused | None) -> dict[str, Any] | None:
+    if refused is None:
+        return None
+    return {"step": refused.step, **asdict(refused.answer), "why": refused.why}
