@@ -4,191 +4,27 @@
 None where an option removes one.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
 from functools import wraps
-from typing import Any, Final, get_args
+from typing import Any
 
 import click
 
 from addon.edits.toml_lines import Value
-from addon.text.masking import mask_credentials
-from policies.model import Plan, Reset
-from policies.money import parse_usd_nanousd
-
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_WHEN_IS: Final = (
-    "must be a length such as 90d, a day such as 2027-01-31, or a moment such as 2027-01-31T12:00:00Z"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """One key of a file with its option. ``parse`` is None for a choice or a flag. ``remover`` removes the key."""
-
-    key: str
-    option: str
-    help: str
-    metavar: str = ""
-    parse: Callable[[str], Value | None] | None = None
-    choices: Sequence[str] = ()
-    can_repeat: bool = False
-    can_remove: bool = True
-
-    @property
-    def remover(self) -> str:
-        return f"--no-{self.option.removeprefix('--')}"
-
-
-def parse_length(text: str) -> timedelta:
-    """Return a length such as ``24h``, ``90d`` or ``0``. Raises ``ValueError``."""
-    match = re.fullmatch(r"0|([0-9]{1,6})([smhdw])", text)
-    if match is None:
-        raise ValueError("must be a length such as 30m, 24h or 7d, or 0")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])}) if match[2] else timedelta(0)
-
-
-def parse_when(text: str) -> datetime:
-    """Return the moment of a length from now, of the beginning of a day in UTC, or of a moment with its offset.
-
-    Raises ``ValueError``.
-    """
-    if re.fullmatch(r"[0-9]{1,6}[smhdw]", text):
-        try:
-            return (datetime.now(UTC) + parse_length(text)).replace(microsecond=0)
-        except OverflowError:
-            raise ValueError("is too long") from None
-    try:
-        if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
-            return datetime.combine(date.fromisoformat(text), time(), UTC)
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(_WHEN_IS) from None
-    if moment.tzinfo is None:
-        raise ValueError("must have an offset from UTC: add Z, or one such as +02:00")
-    try:
-        return moment.astimezone(UTC).replace(microsecond=0)
-    except OverflowError:
-        raise ValueError(_WHEN_IS) from None
-
-
-def _parse_text(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be printable")
-    if mask_credentials(text) != text:
-        raise ValueError("looks like a credential, and would be written into the file")
-    return text
-
-
-def _parse_count(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
-        raise ValueError("must be a whole number from 1 on")
-    return int(text)
-
-
-def _parse_usd(text: str) -> str:
-    parse_usd_nanousd(text)
-    return text
-
-
-def _parse_names(text: str) -> list[str] | None:
-    return [name for part in text.split(",") if (name := _parse_text(part.strip()))] or None
-
-
-def _parse_percents(text: str) -> list[int]:
-    """Return percentages separated by commas; none for ``none``."""
-    if text == "none":
-        return []
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"[0-9]{1,3}", part) for part in parts):
-        raise ValueError("must be whole numbers separated by commas, such as 80,95,100, or none")
-    return [int(part) for part in parts]
-
-
-_KEY_SETTINGS: Final = (
-    _Setting("label", "--label", "A note for people, such as the owner.", "TEXT", _parse_text),
-    _Setting(
-        "models",
-        "--models",
-        "The only models that it may use: slugs, or beginnings of slugs and *. Repeat it, or separate them by commas.",
-        "PATTERN",
-        _parse_names,
-        can_repeat=True,
-    ),
-    _Setting(
-        "expires_at",
-        "--expires",
-        "When it ends: 90d, 2027-01-31 or 2027-01-31T12:00:00Z.",
-        "WHEN",
-        parse_when,
-    ),
-    _Setting(
-        "spend_cap_usd", "--spend-cap", "The most that its calls may cost in a period.", "USD", _parse_usd
-    ),
-    _Setting(
-        "spend_reset",
-        "--spend-reset",
-        "When the period of --spend-cap begins again.",
-        choices=get_args(Reset),
-        can_remove=False,
-    ),
-    _Setting("request_cap", "--request-cap", "The most requests in a period.", "N", _parse_count),
-    _Setting(
-        "request_reset",
-        "--request-reset",
-        "When the period of --request-cap begins again.",
-        choices=get_args(Reset),
-        can_remove=False,
-    ),
-)
-_WORKSPACE_SETTINGS: Final = (
-    _Setting("name", "--name", "The customer's name.", "TEXT", _parse_text, can_remove=False),
-    _Setting("plan", "--plan", "The plan.", choices=get_args(Plan), can_remove=False),
-    _Setting("rpm_override", "--rpm", "Requests a minute, instead of the plan's.", "N", _parse_count),
-    _Setting(
-        "monthly_spend_cap_usd",
-        "--monthly-cap",
-        "The most that metered calls may cost in a UTC calendar month.",
-        "USD",
-        _parse_usd,
-    ),
-    _Setting("default_model", "--default-model", "The model of calls that name none.", "SLUG", _parse_text),
-    _Setting("fallback_model", "--fallback-model", "The model after a failed call.", "SLUG", _parse_text),
-    _Setting(
-        "safety_net", "--safety-net", "Repeat failed calls with the customer's own key on the platform's."
-    ),
-    _Setting(
-        "alert_at_percent",
-        "--alert-at",
-        "The used parts of budgets that are worth an alert, in percent: 80,95,100.",
-        "PERCENTS",
-        _parse_percents,
-    ),
-    _Setting("overage_protection", "--overage-protection", "Hold the money of each call before it is sent."),
-)
+from addon.edits.typed_settings import KEY_SETTINGS, WORKSPACE_SETTINGS, Setting
 
 
 def key_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of ``[[keys]]``."""
-    return _add_options(command, _KEY_SETTINGS)
+    return _add_options(command, KEY_SETTINGS)
 
 
 def workspace_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a workspace file's top level."""
-    return _add_options(command, _WORKSPACE_SETTINGS)
+    return _add_options(command, WORKSPACE_SETTINGS)
 
 
-def name_options(changes: dict[str, Value | None]) -> str:
-    """Return what changes did, in the file's own keys: ``label, models set; expires_at removed``."""
-    given = [key for key, value in changes.items() if value is not None]
-    removed = [key for key, value in changes.items() if value is None]
-    parts = [f"{', '.join(given)} set"] * bool(given) + [f"{', '.join(removed)} removed"] * bool(removed)
-    return "; ".join(parts)
-
-
-def _add_options(command: Callable[..., None], settings: Sequence[_Setting]) -> Callable[..., None]:
+def _add_options(command: Callable[..., None], settings: Sequence[Setting]) -> Callable[..., None]:
     @wraps(command)
     def with_changes(*args: Any, **options: Any) -> None:
         changes: dict[str, Value | None] = {}
@@ -210,7 +46,7 @@ def _add_options(command: Callable[..., None], settings: Sequence[_Setting]) -> 
     return wrapped
 
 
-def _add_option(command: Callable[..., None], setting: _Setting) -> Callable[..., None]:
+def _add_option(command: Callable[..., None], setting: Setting) -> Callable[..., None]:
     if setting.choices:
         kind = click.Choice(list(setting.choices))
         return click.option(setting.option, setting.key, type=kind, help=setting.help)(command)

@@ -11,14 +11,15 @@ from typing import Any
 
 import click
 
-from addon.commands.edit_options import key_options, name_options, parse_length, parse_with
+from addon.commands.edit_options import key_options, parse_with
 from addon.commands.errors import report_errors, unknown_workspace_error
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, echo_table, join_list
 from addon.commands.readers import load_served_settings
 from addon.edits.keys import create_key, rotate_key, set_key
 from addon.edits.revocation import revoke_key
-from addon.edits.toml_lines import Value, format_value
+from addon.edits.toml_lines import Value, describe_changes, format_value
+from addon.edits.typed_settings import parse_length
 from addon.edits.workspace_files import ExistingWorkspaceError, UnknownWorkspaceError
 from addon.text.table import Table
 from policies.model import Key, Workspace
@@ -81,7 +82,7 @@ def set_command(workspace: str, key_id: str, changes: Changes, conf_file: Path) 
         raise click.UsageError("name at least one setting to change")
     with report_errors():
         set_key(conf_file, workspace, key_id, changes)
-    click.echo(f"key {key_id} of workspace {workspace}: {name_options(changes)}")
+    click.echo(f"key {key_id} of workspace {workspace}: {describe_changes(changes)}")
 
 
 @keys.command()

@@ -11,13 +11,13 @@ import click
 
 from addon.commands.errors import missing_conf_hint
 from addon.commands.options import conf_option
-from addon.commands.wallet import make_credit, save_entry
 from addon.serve.detach import announce_detached, detach
 from addon.serve.opening import Start
 from addon.serve.systemd import take_service_manager, take_sockets
 from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
 from addon.settings.settings import Settings, SettingsFiles, load_conf
+from addon.store.wallet import make_credit, save_entry
 from addon.telemetry.logs import configure_logging
 from addon.text.unprintable import escape_unprintable
 

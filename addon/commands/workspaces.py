@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from addon.commands.edit_options import name_options, workspace_options
+from addon.commands.edit_options import workspace_options
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, echo_table, join_list
 from addon.commands.readers import load_served_settings
-from addon.edits.toml_lines import Value
+from addon.edits.toml_lines import Value, describe_changes
 from addon.edits.workspaces import create_workspace, set_workspace
 from addon.text.table import Table
 from policies.model import Workspace
@@ -60,7 +60,7 @@ def set_command(workspace: str, changes: Changes, conf_file: Path) -> None:
         raise click.UsageError("name at least one setting to change")
     with report_errors():
         set_workspace(conf_file, workspace, changes)
-    click.echo(f"workspace {workspace}: {name_options(changes)}")
+    click.echo(f"workspace {workspace}: {describe_changes(changes)}")
 
 
 @workspaces.command("list")

@@ -10,16 +10,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
-from addon.edits.toml_lines import Changes, Value, add_table, set_values
+from addon.edits.toml_lines import Changes, Value, add_table, describe_changes, set_values
 from addon.edits.workspace_files import (
     EditError,
+    Plan,
     WorkspaceFile,
     check_name,
     check_new_workspace,
-    edit_file,
     lock_workspaces,
+    plan_edit,
+    plan_new_file,
     read_file,
-    write_new_file,
 )
 from addon.settings.api_keys import hash_key, make_key
 
@@ -33,6 +34,9 @@ SETTABLE: Final = (
     "request_reset",
 )
 """The keys of ``[[keys]]`` that an edit may change."""
+
+NO_KEY_YET: Final = "0" * 64
+"""The hash in a plan that is only shown. A key is made when the plan is applied."""
 
 _COPIED: Final = tuple(name for name in SETTABLE if name != "label")
 _RESETS: Final = {"spend_reset": "spend_cap_usd", "request_reset": "request_cap"}
@@ -48,12 +52,21 @@ class NewKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Rotation:
-    """The new secret of a key, which is stored nowhere.
+class PlannedRotation:
+    """The plan of a new secret of a key.
 
     ``old_until``: the end of the secret before; None where it has ended at once. ``dropped_until``: the end that an
     even older secret had, which has ended at once; None where there was none.
     """
+
+    plan: Plan
+    old_until: datetime | None
+    dropped_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """The new secret of a key, which is stored nowhere, with the ends of those before, as in ``PlannedRotation``."""
 
     secret: str
     old_until: datetime | None
@@ -69,69 +82,103 @@ def create_key(
     like: str | None = None,
     is_new_workspace: bool = False,
 ) -> NewKey:
-    """Create a key with the settings of the key ``like``, if given, and ``changes``. Without an id, number it.
-
-    Raises ``EditError``, or ``SettingsError`` where the file would not load.
-    """
+    """Create a key, see ``plan_new_key``. Raises ``EditError``, or ``SettingsError`` where the file would not load."""
     secret = make_key()
     with lock_workspaces(conf_file) as folder:
-        if is_new_workspace:
-            check_new_workspace(folder, workspace)
-            if like is not None:
-                raise EditError(f'the new workspace has no key "{like}"')
-            chosen = _choose_id(workspace, (), key_id)
-            entry = _make_entry(chosen, secret, changes or {})
-            text = add_table(_NEW_WORKSPACE.format(name=workspace), "keys", entry)
-            write_new_file(conf_file, folder, workspace, text)
-        else:
-            chosen = _add_key(conf_file, read_file(folder, workspace), key_id, secret, changes or {}, like)
+        plan, chosen = plan_new_key(
+            folder,
+            workspace,
+            key_id,
+            changes or {},
+            like=like,
+            is_new_workspace=is_new_workspace,
+            key_hash=hash_key(secret),
+        )
+        plan.apply(conf_file)
     return NewKey(chosen, secret)
 
 
-def _add_key(
-    conf_file: Path, read: WorkspaceFile, key_id: str | None, secret: str, changes: Changes, like: str | None
-) -> str:
-    """Add a key to a workspace that exists. Return its id."""
+def plan_new_key(
+    folder: Path,
+    workspace: str,
+    key_id: str | None,
+    changes: Changes,
+    *,
+    like: str | None = None,
+    is_new_workspace: bool = False,
+    key_hash: str = NO_KEY_YET,
+) -> tuple[Plan, str]:
+    """Plan a key with the settings of the key ``like``, if given, and ``changes``. Without an id, number it.
+
+    Return the plan with the id. Raises ``EditError``, or ``SettingsError`` where the file is broken.
+    """
+    if is_new_workspace:
+        check_new_workspace(folder, workspace)
+        if like is not None:
+            raise EditError(f'the new workspace has no key "{like}"')
+        chosen = _choose_id(workspace, (), key_id)
+        entry = _make_entry(chosen, key_hash, changes)
+        text = add_table(_NEW_WORKSPACE.format(name=workspace), "keys", entry)
+        summary = f"Create the workspace {workspace} with the key {chosen}"
+        return plan_new_file(folder, workspace, text, summary), chosen
+    read = read_file(folder, workspace)
     chosen = _choose_id(read.file.stem, tuple(key.id for key in read.table.keys), key_id)
     copied = {} if like is None else _copy_settings(read, like, changes)
-    entry = _make_entry(chosen, secret, copied | dict(changes))
-    edit_file(conf_file, read, lambda text: add_table(text, "keys", entry))
-    return chosen
+    entry = _make_entry(chosen, key_hash, copied | dict(changes))
+    summary = f"Create the key {chosen} of the workspace {workspace}"
+    return plan_edit(read, lambda text: add_table(text, "keys", entry), summary), chosen
 
 
 def set_key(conf_file: Path, workspace: str, key_id: str, changes: Changes) -> None:
     """Change settings of a key. Raises as ``create_key``."""
     with lock_workspaces(conf_file) as folder:
-        read = read_file(folder, workspace)
-        index, _ = read.find_key(key_id)
-        complete = _complete(changes, read.raw["keys"][index])
-        edit_file(conf_file, read, lambda text: set_values(text, complete, "keys", index))
+        plan_key_changes(folder, workspace, key_id, changes).apply(conf_file)
+
+
+def plan_key_changes(folder: Path, workspace: str, key_id: str, changes: Changes) -> Plan:
+    """Plan to change settings of a key. Raises as ``plan_new_key``."""
+    read = read_file(folder, workspace)
+    index, _ = read.find_key(key_id)
+    complete = _complete(changes, read.raw["keys"][index])
+    summary = f"Change the key {key_id} of the workspace {workspace}: {describe_changes(complete)}"
+    return plan_edit(read, lambda text: set_values(text, complete, "keys", index), summary)
 
 
 def rotate_key(conf_file: Path, workspace: str, key_id: str, grace: timedelta) -> Rotation:
-    """Give a key a new secret. Its caps, counters and name go on. The old secret works for ``grace``.
-
-    A third secret is not kept. Raises as ``create_key``.
-    """
-    secret, now = make_key(), datetime.now(UTC)
+    """Give a key a new secret, as ``plan_rotation`` says. Raises as ``create_key``."""
+    secret = make_key()
     with lock_workspaces(conf_file) as folder:
-        read = read_file(folder, workspace)
-        index, key = read.find_key(key_id)
-        if not key.active:
-            raise EditError(f"key {key_id} is not active, so a new secret would not work")
-        if key.expires_at is not None and key.expires_at <= now:
-            raise EditError(
-                f"key {key_id} has expired, so a new secret would not work; give it another expires_at first"
-            )
-        until = _end_of(grace, now) if grace else None
-        changes: dict[str, Value | None] = {
-            "hash": f"sha256:{hash_key(secret)}",
-            "previous_hash": None if until is None else f"sha256:{key.hash}",
-            "previous_until": until,
-        }
-        edit_file(conf_file, read, lambda text: set_values(text, changes, "keys", index))
+        planned = plan_rotation(folder, workspace, key_id, grace, hash_key(secret))
+        planned.plan.apply(conf_file)
+    return Rotation(secret, planned.old_until, planned.dropped_until)
+
+
+def plan_rotation(
+    folder: Path, workspace: str, key_id: str, grace: timedelta, key_hash: str = NO_KEY_YET
+) -> PlannedRotation:
+    """Plan a new secret of a key. Its caps, counters and name go on. The old secret works for ``grace``.
+
+    A third secret is not kept. Raises as ``plan_new_key``.
+    """
+    now = datetime.now(UTC)
+    read = read_file(folder, workspace)
+    index, key = read.find_key(key_id)
+    if not key.active:
+        raise EditError(f"key {key_id} is not active, so a new secret would not work")
+    if key.expires_at is not None and key.expires_at <= now:
+        raise EditError(
+            f"key {key_id} has expired, so a new secret would not work; give it another expires_at first"
+        )
+    until = _end_of(grace, now) if grace else None
+    changes: dict[str, Value | None] = {
+        "hash": f"sha256:{key_hash}",
+        "previous_hash": None if until is None else f"sha256:{key.hash}",
+        "previous_until": until,
+    }
+    summary = f"Give the key {key_id} of the workspace {workspace} a new secret"
+    plan = plan_edit(read, lambda text: set_values(text, changes, "keys", index), summary)
     dropped = key.previous_until if key.previous_until is not None and key.previous_until > now else None
-    return Rotation(secret, until, dropped)
+    return PlannedRotation(plan, until, dropped)
 
 
 def _end_of(grace: timedelta, now: datetime) -> datetime:
@@ -150,8 +197,8 @@ def _choose_id(workspace: str, taken: tuple[str, ...], key_id: str | None) -> st
     return key_id
 
 
-def _make_entry(key_id: str, secret: str, changes: Changes) -> dict[str, Value]:
-    entry: dict[str, Value] = {"id": key_id, "hash": f"sha256:{hash_key(secret)}", "active": True}
+def _make_entry(key_id: str, key_hash: str, changes: Changes) -> dict[str, Value]:
+    entry: dict[str, Value] = {"id": key_id, "hash": f"sha256:{key_hash}", "active": True}
     complete = _complete(changes, {})
     return entry | {name: value for name in SETTABLE if (value := complete.get(name)) is not None}
 

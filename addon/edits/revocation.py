@@ -10,8 +10,8 @@ from typing import Final
 from addon.edits.toml_lines import Changes, set_values
 from addon.edits.workspace_files import (
     EditError,
+    Plan,
     find_file,
-    find_problem,
     find_problem_of,
     lock_workspaces,
     unknown_key_error,
@@ -36,17 +36,66 @@ class _Edit:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """A revocation that is not made yet. ``plan`` is None where the file can't be edited.
+
+    ``in_file`` and ``in_last_good`` are the edits of the file, and of the workspace's last good text if it is in use.
+    """
+
+    file: Path
+    key_id: str
+    plan: Plan | None
+    in_file: _Edit
+    last_good: LastGood
+    in_last_good: _Edit | None
+
+    def apply(self, conf_file: Path) -> str | None:
+        """Turn the key off; return a warning if the file is broken. The caller has the lock.
+
+        Raises ``SettingsError``, OSError, or ``EditError`` when the key may still work, or work again later.
+        """
+        reason = self.in_file.reason
+        if self.plan is not None:
+            problem = self.plan.find_problem(conf_file)
+            write_unchanged(self.file, self.plan.after, self.plan.before)
+            if problem is None:
+                return None
+            reason = str(problem)
+        return self._apply_to_last_good(reason)
+
+    def _apply_to_last_good(self, reason: str) -> str:
+        key_id, in_file, in_last_good = self.key_id, self.in_file, self.in_last_good
+        if in_last_good is None:
+            where = (
+                "turned off in its file, which" if in_file.text is not None else "not turned off: its file"
+            )
+            raise EditError(f"key {key_id} is {where} does not load, and no last good text is here: {reason}")
+        if in_last_good.text is None:
+            raise EditError(
+                f"key {key_id} still works in the last good settings: {in_last_good.reason}; {reason}"
+            )
+        self.last_good.write(self.file.stem, in_last_good.text.encode())
+        if in_file.text is None:
+            raise EditError(
+                f"key {key_id} is turned off in the last good settings, but not in its file, which can't be read; fix "
+                f"it and revoke the key again, else it works again: {reason}"
+            )
+        return f"the file does not load; the key is turned off in its last good settings too: {reason}"
+
+
 def revoke_key(conf_file: Path, workspace: str, key_id: str) -> str | None:
     """Turn off a key in its workspace's file; return a warning if the file is broken.
 
-    Raises ``SettingsError``, OSError, or ``EditError`` when the key may still work, or work again later.
+    Raises as ``Revocation.apply``.
     """
     with lock_workspaces(conf_file) as folder:
-        return _revoke(conf_file, find_file(folder, workspace), key_id)
+        return plan_revocation(conf_file, folder, workspace, key_id).apply(conf_file)
 
 
-def _revoke(conf_file: Path, file: Path, key_id: str) -> str | None:
-    files = SettingsFiles(conf_file)
+def plan_revocation(conf_file: Path, folder: Path, workspace: str, key_id: str) -> Revocation:
+    """Plan to turn off a key. Raises ``SettingsError``, OSError, or ``EditError`` when there is no such key."""
+    file, files = find_file(folder, workspace), SettingsFiles(conf_file)
     is_broken = find_problem_of(file, files)
     content = Sources().read(file)
     in_file = _turn_off(content, file, key_id)
@@ -57,33 +106,9 @@ def _revoke(conf_file: Path, file: Path, key_id: str) -> str | None:
         raise unknown_key_error(file.stem, key_id, ids)
     if in_file.text is None and not is_broken:
         raise EditError(in_file.reason)
-    reason = in_file.reason
-    if in_file.text is not None:
-        problem = find_problem(conf_file, file, in_file.text)
-        write_unchanged(file, in_file.text, content)
-        if problem is None:
-            return None
-        reason = str(problem)
-    return _revoke_in_last_good(files.last_good, file, key_id, in_file, in_last_good, reason)
-
-
-def _revoke_in_last_good(
-    last_good: LastGood, file: Path, key_id: str, in_file: _Edit, in_last_good: _Edit | None, reason: str
-) -> str:
-    if in_last_good is None:
-        where = "turned off in its file, which" if in_file.text is not None else "not turned off: its file"
-        raise EditError(f"key {key_id} is {where} does not load, and no last good text is here: {reason}")
-    if in_last_good.text is None:
-        raise EditError(
-            f"key {key_id} still works in the last good settings: {in_last_good.reason}; {reason}"
-        )
-    last_good.write(file.stem, in_last_good.text.encode())
-    if in_file.text is None:
-        raise EditError(
-            f"key {key_id} is turned off in the last good settings, but not in its file, which can't be read; fix "
-            f"it and revoke the key again, else it works again: {reason}"
-        )
-    return f"the file does not load; the key is turned off in its last good settings too: {reason}"
+    summary = f"Revoke the key {key_id} of the workspace {workspace}"
+    plan = None if in_file.text is None else Plan(file, content, in_file.text, summary)
+    return Revocation(file, key_id, plan, in_file, files.last_good, in_last_good)
 
 
 def _turn_off(content: bytes, file: Path, key_id: str) -> _Edit:

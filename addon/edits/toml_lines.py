@@ -73,6 +73,14 @@ def add_table(text: str, array: str, values: Mapping[str, Value]) -> str:
     return _check_meaning(text.rstrip() + end + end.join(lines), expected)
 
 
+def describe_changes(changes: Changes) -> str:
+    """Return what changes did, in the file's own keys: ``label, models set; expires_at removed``."""
+    given = [key for key, value in changes.items() if value is not None]
+    removed = [key for key, value in changes.items() if value is None]
+    parts = [f"{', '.join(given)} set"] * bool(given) + [f"{', '.join(removed)} removed"] * bool(removed)
+    return "; ".join(parts)
+
+
 def format_value(value: Value) -> str:
     """Return a value in TOML. Moments are in UTC, in whole seconds."""
     if isinstance(value, bool):

@@ -1,11 +1,13 @@
 """Workspace files that an edit changes: found and read under the lock of their folder, and written only if they load.
 
-A writer that does not take the lock, such as a text editor, is noticed: the edit is refused.
+An edit has two steps: a ``Plan``, which can be shown, and its application. A writer that does not take the lock, such
+as a text editor, is noticed: the edit is refused.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,50 @@ class UnknownWorkspaceError(EditError):
 
 class ExistingWorkspaceError(EditError):
     """There is a file of this workspace already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An edit of one file that is not made yet.
+
+    | field | is |
+    |---|---|
+    | ``before`` | the content that the edit was planned for; None when there is no file |
+    | ``after`` | the text that the file will have |
+    | ``summary`` | one line that says what the edit does |
+    """
+
+    file: Path
+    before: bytes | None = field(repr=False)
+    after: str = field(repr=False)
+    summary: str
+
+    @property
+    def text_before(self) -> str:
+        return (self.before or b"").decode(errors="replace")
+
+    @property
+    def digest(self) -> str:
+        """The digest of the content before. It differs for a file that changed since an earlier plan."""
+        return "" if self.before is None else hash_content(self.before)
+
+    def find_problem(self, conf_file: Path) -> Problem | None:
+        """Return the problem that the file would have. Raises ``SettingsError`` when nothing loads."""
+        return find_problem(conf_file, self.file, self.after)
+
+    def apply(self, conf_file: Path) -> None:
+        """Make the edit. The caller has the lock.
+
+        Raises ``EditError``, or ``SettingsError`` where the new text does not load.
+        """
+        if problem := self.find_problem(conf_file):
+            raise problem.error
+        write_unchanged(self.file, self.after, self.before)
+
+
+def hash_content(content: bytes) -> str:
+    """Return the digest of a file's content."""
+    return hashlib.sha256(content).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +139,19 @@ def read_file(folder: Path, workspace: str) -> WorkspaceFile:
     return WorkspaceFile(file, content, decode_text(content, file), validate(WorkspaceTable, file, raw), raw)
 
 
-def edit_file(conf_file: Path, read: WorkspaceFile, edit: Callable[[str], str]) -> None:
-    """Replace a file by its edited text.
-
-    Raises ``EditError``, or ``SettingsError`` where the new text does not load.
-    """
+def plan_edit(read: WorkspaceFile, edit: Callable[[str], str], summary: str) -> Plan:
+    """Plan to replace a file by its edited text. Raises ``EditError`` for a text that can't be edited."""
     try:
         text = edit(read.text)
     except ValueError as error:
         raise EditError(f"the workspace file {error}") from None
-    _write(conf_file, read.file, text, read.content)
+    return Plan(read.file, read.content, text, summary)
 
 
-def write_new_file(conf_file: Path, folder: Path, workspace: str, text: str) -> None:
-    """Write the file of a new workspace. Raises as ``edit_file``."""
+def plan_new_file(folder: Path, workspace: str, text: str, summary: str) -> Plan:
+    """Plan the file of a new workspace. Raises ``EditError``."""
     check_new_workspace(folder, workspace)
-    _write(conf_file, folder / f"{workspace}.toml", text, None)
+    return Plan(folder / f"{workspace}.toml", None, text, summary)
 
 
 def check_new_workspace(folder: Path, workspace: str) -> None:
@@ -134,12 +177,6 @@ def find_problem(conf_file: Path, file: Path, text: str) -> Problem | None:
 def find_problem_of(file: Path, files: SettingsFiles) -> Problem | None:
     """Return the problem of one file."""
     return next((problem for problem in files.load().problems if problem.file == file), None)
-
-
-def _write(conf_file: Path, file: Path, text: str, before: bytes | None) -> None:
-    if problem := find_problem(conf_file, file, text):
-        raise problem.error
-    write_unchanged(file, text, before)
 
 
 def write_unchanged(file: Path, text: str, before: bytes | None) -> None:

@@ -18,9 +18,9 @@ from rig.gateway import Gateway
 from rig.money import USD, select
 from rig.processes import Shipped, curl_line, run_to_its_end, shown_keys
 
-from addon.commands.wallet import make_credit, save_entry
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE
 from addon.settings.settings import load_conf
+from addon.store.wallet import make_credit, save_entry
 
 type Start = Callable[..., Gateway]
 

@@ -6,7 +6,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from addon.commands.edit_options import key_options, name_options, parse_length, parse_when, workspace_options
+from addon.commands.edit_options import key_options, workspace_options
+from addon.edits.toml_lines import describe_changes
+from addon.edits.typed_settings import parse_length, parse_when
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_a_wrong_option_is_named(words: tuple[str, ...], reason: str) -> None:
 
 def test_a_change_is_named_by_the_keys_of_the_file() -> None:
     assert (
-        name_options({"label": "x", "models": None, "request_cap": 1})
+        describe_changes({"label": "x", "models": None, "request_cap": 1})
         == "label, request_cap set; models removed"
     )
-    assert name_options({"models": None}) == "models removed"
+    assert describe_changes({"models": None}) == "models removed"

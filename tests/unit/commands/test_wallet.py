@@ -25,10 +25,11 @@ from rig.scripts import completion, whole
 from rig.settings_files import edit
 from rig.upstream import Upstream
 
-from addon.commands.wallet import make_credit, save_entry, wallet
+from addon.commands.wallet import wallet
 from addon.settings.settings import load_conf
 from addon.store.protocol import HoldRequest, Settlement
 from addon.store.sqlite.store import SqliteStore
+from addon.store.wallet import make_credit, save_entry
 from policies.money import MAX_CAP_USD
 from policies.spend import MaxCost
 

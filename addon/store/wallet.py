@@ -1,0 +1,102 @@
+"""Entries of wallets that people make: credits and debits, with the texts that they type for them.
+
+The command ``tollgate wallet`` and the console use the same functions. Source: docs/commands.md.
+"""
+
+import asyncio
+import secrets
+from datetime import UTC, datetime
+from typing import Final
+
+from addon.settings.conf_schema import ProxyConf
+from addon.store.backends import open_counters, open_store
+from addon.store.ledger.report import find_balances, find_entry, open_report
+from addon.store.ledger.rows import CALL
+from addon.store.protocol import WalletEntry
+from addon.text.masking import mask_credentials
+from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
+
+MAX_REFERENCE_CHARS: Final = 200
+
+
+class EntryRefused(Exception):  # noqa: N818  (the state of a wallet, no fault of the program)
+    """The entry can't be made. ``str`` is one line, and nothing was changed."""
+
+
+def parse_amount(text: str) -> int:
+    """Return nano-USD. A negative amount takes money out. Raises ``ValueError``."""
+    is_negative = text.startswith("-")
+    try:
+        amount_nanousd = parse_usd_nanousd(text[is_negative:])
+    except ValueError as error:
+        raise ValueError(f"{text!r} {error}") from None
+    if amount_nanousd == 0:
+        raise ValueError("must not be zero")
+    return -amount_nanousd if is_negative else amount_nanousd
+
+
+def parse_debit(text: str) -> int:
+    """Return nano-USD, more than 0. Raises ``ValueError``."""
+    if text.startswith("-"):
+        raise ValueError("must not be negative: a debit takes it out of the wallet")
+    return parse_amount(text)
+
+
+def parse_reference(text: str) -> str:
+    """Return the text of an entry. Raises ``ValueError``."""
+    if mask_credentials(text) != text:
+        raise ValueError("looks like a credential, and would be written into the ledger")
+    if 0 < len(text) <= MAX_REFERENCE_CHARS and text.isprintable() and text != CALL:
+        return text
+    raise ValueError(
+        f'must be printable, at most {MAX_REFERENCE_CHARS} characters, and not "{CALL}", the reference of calls'
+    )
+
+
+def make_credit(workspace: str, amount_nanousd: int, reference: str | None) -> WalletEntry:
+    """Return the entry of a credit. With a reference it is always the same entry; without, always a new one."""
+    # Neither the ids of calls nor the names of workspaces hold a slash. So two ids are equal only if both parts are.
+    entry_id = f"credit_{secrets.token_hex(16)}" if reference is None else f"{workspace}/{reference}"
+    return WalletEntry(entry_id, datetime.now(UTC), workspace, amount_nanousd, reference or "")
+
+
+def save_entry(conf: ProxyConf, entry: WalletEntry) -> bool:
+    """Write an entry to the store; return whether it is new. Raises ``StoreUnavailable``."""
+
+    async def credit_and_close() -> bool:
+        store = open_store(conf)
+        try:
+            return await store.credit(entry)
+        finally:
+            await store.close()
+
+    return asyncio.run(credit_and_close())
+
+
+def read_balance_nanousd(conf: ProxyConf, workspace: str) -> int:
+    """Return the balance of a wallet. Raises ``StoreUnavailable``, OSError and ``sqlite3.Error``."""
+    with open_report(conf.paths.database) as ledger, open_counters(conf, ledger) as read_used:
+        [of_workspace] = find_balances(read_used, [workspace]).records()
+    found: int = of_workspace["balance_nanousd"]
+    return found
+
+
+def check_balance(balance_nanousd: int, entry: WalletEntry) -> None:
+    """Refuse a credit that brings the wallet near the largest integer. It is a typing error."""
+    if abs(balance_nanousd + entry.amount_nanousd) > MAX_CAP_USD * 10**9:
+        raise EntryRefused(f"the balance would exceed {MAX_CAP_USD} USD, the most that a wallet can hold")
+
+
+def describe_stored(conf: ProxyConf, entry: WalletEntry) -> str:
+    """Describe the entry with the same reference. Raises ``EntryRefused`` when its amount differs."""
+    reference = f'reference "{entry.reference}"'
+    with open_report(conf.paths.database) as ledger:
+        stored = find_entry(ledger, entry.id)
+    if stored is None:  # It is in the ledger of another machine, or still in Redis.
+        return reference
+    amount, day = f"{format_nanousd(stored.amount_nanousd)} USD", f"{stored.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    if stored.amount_nanousd != entry.amount_nanousd:
+        raise EntryRefused(
+            f"{reference} of {entry.workspace} has another amount, {amount} of {day}; nothing was changed"
+        )
+    return f"{amount}, {reference}, {day}"
