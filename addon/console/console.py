@@ -7,6 +7,7 @@ from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, StaticFileHandler
 
 from addon.console.page import ViewHandler, set_headers
+from addon.console.parts import PARTS
 from addon.console.reader import Reader
 from addon.console.sources import Sources
 
@@ -29,6 +30,7 @@ class Console:
         parts: dict[str, Any] = {"sources": sources, "reader": self._reader}
         self._application = Application(
             [(r"/static/(.*)", _StaticHandler, {"path": _FOLDER / "static"}), (r".*", ViewHandler, parts)],
+            ui_modules=PARTS,
             template_path=str(_FOLDER / "templates"),
             log_function=lambda _: None,  # no access log, as on the rest of the port
         )

@@ -12,6 +12,7 @@ from tornado.httputil import url_concat
 from tornado.web import HTTPError, RequestHandler
 
 from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
+from addon.console.parts import API, make_namespace
 from addon.console.query import ParameterError, Query
 from addon.console.reader import BusyError, Reader, SlowError
 from addon.console.sources import Sources
@@ -19,9 +20,6 @@ from addon.console.view import NotFoundError, Reading, View
 from addon.text.table_formats import format_json, format_spreadsheet
 
 log = logging.getLogger("tollgate.console")
-
-API: Final = "/api/v1"
-"""What the path of a page's data begins with."""
 
 HTML, JSON, CSV = "text/html; charset=UTF-8", "application/json; charset=UTF-8", "text/csv; charset=UTF-8"
 
@@ -51,11 +49,13 @@ class ConsoleHandler(RequestHandler):
 
     sources: Sources
     reader: Reader
+    query: Query
 
     @override
     def initialize(self, sources: Sources, reader: Reader) -> None:
         self.sources = sources
         self.reader = reader
+        self.query = Query({})
 
     @override
     def set_default_headers(self) -> None:
@@ -87,6 +87,10 @@ class ConsoleHandler(RequestHandler):
     def is_api(self) -> bool:
         """Whether a program asks, for JSON or CSV."""
         return self.request.path.startswith(f"{API}/")
+
+    @override
+    def get_template_namespace(self) -> dict[str, Any]:
+        return super().get_template_namespace() | make_namespace(self.request.path, self.query)
 
     def frame(self, name: str) -> Mapping[str, Any]:
         """Return what the frame of every page needs."""
@@ -123,7 +127,7 @@ class ViewHandler(ConsoleHandler):
 
     async def _read(self, page: Page, names: Sequence[str]) -> tuple[str, str | bytes]:
         """Return the content type and the body. The reader's thread makes both, templates included."""
-        query = self._parse_query(page)
+        self.query = query = self._parse_query(page)
         live, settings, now = await self.sources.read(), self.sources.settings(), datetime.now(UTC)
 
         def make(ledger: sqlite3.Connection) -> tuple[str, str | bytes]:
