@@ -29,6 +29,7 @@ type WarningKind = Literal[
     "overlay_hides_nothing",
     "alerts_unset",
     "redis_password_bare",
+    "console_closed",
 ]
 type WarningPlace = Literal["workspaces", "workspace", "providers", "models"]
 

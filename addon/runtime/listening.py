@@ -1,6 +1,7 @@
 """Listening sockets, and the URL at which clients reach them."""
 
 import socket
+from ipaddress import IPv6Address, ip_address
 
 LISTEN_BACKLOG = 1024
 
@@ -13,6 +14,16 @@ def bind(host: str, port: int) -> socket.socket:
 def base_url(host: str, port: int, *, tls: bool = False) -> str:
     """Return the URL of ``host`` and ``port``, without a path."""
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches the address. Any other name than ``localhost`` is not loopback."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def bound(host: str, port: int, *, shared: bool = False, listens: bool = False) -> socket.socket:

@@ -17,6 +17,7 @@ from addon.settings.value_types import (
     Count,
     Distinct,
     Enabled,
+    HostName,
     OptionalPath,
     OptionalSecret,
     Percent,
@@ -41,10 +42,13 @@ class Listen(Table):
 
 
 class Admin(Table):
-    """``[admin]``: health and readiness."""
+    """``[admin]``: health, readiness, metrics, and who may see the console."""
 
     host: Text = "127.0.0.1"
     port: Port = 8081
+    console_password: OptionalSecret = ""
+    console_hosts: Distinct[HostName] = ()
+    edits: Enabled = "auto"
 
 
 class Paths(Table):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
+from addon.runtime.listening import is_loopback
 from addon.settings.redis_url import has_bare_password
 from addon.settings.settings import Settings
 from policies.settings_warnings import SettingsWarning, WarningKind, find_warnings
@@ -70,7 +71,19 @@ def find_file_warnings(settings: Settings) -> list[FileWarning]:
             "holds a password, which anyone who reads the file sees; keep the URL as env:NAME or file:PATH"
         )
         warnings.append(FileWarning("redis_password_bare", settings.conf_file, "state.redis_url", reason))
+    if closed := find_closed_reason(settings):
+        warnings.append(FileWarning("console_closed", settings.conf_file, "admin.console_password", closed))
     return warnings
+
+
+def find_closed_reason(settings: Settings) -> str | None:
+    """Return why the console is served to no one, as far as proxy.conf decides that; None when it is served."""
+    password = settings.console_password
+    if password and password.fault:
+        return f"{password.fault}, so the console is closed"
+    if password is None and not is_loopback(settings.conf.admin.host):
+        return "is empty and host is not loopback, so the console is closed; set a password to use it there"
+    return None
 
 
 def _find_file(warning: SettingsWarning, settings: Settings) -> Path:

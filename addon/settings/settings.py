@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from addon.settings.alert_target import AlertTarget
 from addon.settings.builder import BuiltFrom, BuiltSettings, SettingsBuilder
 from addon.settings.conf_schema import Listen, ProxyConf
+from addon.settings.console_password import ConsolePassword
 from addon.settings.egress_proxy import EgressProxy
 from addon.settings.errors import Problem, SettingsError
 from addon.settings.last_good import LastGood
@@ -42,6 +43,7 @@ class Settings:
     - ``policies`` are the operators' own, in the order in which they run.
     - ``egress_proxy``: connections to providers go through it, if there is one.
     - ``alert_target``: alerts are sent there, if there is one.
+    - ``console_password``: the console asks for it, if there is one.
     - ``written`` is proxy.conf as the file has it, ``conf`` as it is in force. They differ when the command line
       overrides the file, and while a change waits for a restart.
     - ``problems`` are the files that do not load.
@@ -63,6 +65,7 @@ class Settings:
     sandbox_enabled: bool
     egress_proxy: EgressProxy | None
     alert_target: AlertTarget | None
+    console_password: ConsolePassword | None
     fingerprint: str
     problems: tuple[Problem, ...] = ()
     routes: RouteTable = field(init=False, repr=False, compare=False)
@@ -199,6 +202,7 @@ def make_settings(built: BuiltSettings) -> Settings:
         sandbox_enabled=shared.sandbox_enabled,
         egress_proxy=shared.egress_proxy,
         alert_target=shared.alert_target,
+        console_password=shared.console_password,
         fingerprint=built.digest.hex()[:16],
         problems=built.problems,
     )

@@ -14,6 +14,7 @@ from typing import Final
 from addon.settings.alert_target import AlertTarget, load_alert_target
 from addon.settings.catalog_builder import CatalogBuilder
 from addon.settings.conf_schema import ProxyConf, State
+from addon.settings.console_password import ConsolePassword, load_console_password
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
 from addon.settings.errors import ErrorList, SettingsError, raise_first
 from addon.settings.policy_modules import load_policies
@@ -50,6 +51,7 @@ class SharedSettings:
     sandbox_enabled: bool
     egress_proxy: EgressProxy | None
     alert_target: AlertTarget | None
+    console_password: ConsolePassword | None
     digest: bytes
 
 
@@ -91,7 +93,7 @@ def try_shared_settings(
         conf = written.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
     catalog = CatalogBuilder(conf, env, sources)
     policies: tuple[Policy, ...] = ()
-    egress_proxy = alert_target = None
+    egress_proxy = alert_target = console_password = None
     secrets = Secrets(env, sources)
     with errors.collect():
         catalog.build(conf_file)
@@ -103,6 +105,8 @@ def try_shared_settings(
         _check_redis_url(written.state, conf_file, secrets)
     with errors.collect():
         alert_target = load_alert_target(conf.alerts, conf_file, secrets)
+    with errors.collect():
+        console_password = load_console_password(conf.admin, conf_file, secrets)
     shared = SharedSettings(
         conf_file=conf_file,
         conf=conf,
@@ -117,6 +121,7 @@ def try_shared_settings(
         sandbox_enabled=catalog.sandbox_enabled,
         egress_proxy=egress_proxy,
         alert_target=alert_target,
+        console_password=console_password,
         digest=sources.digest,
     )
     return SharedAttempt(conf, shared if catalog.is_built else None, tuple(errors.found))

@@ -245,6 +245,13 @@ type DottedPath = Annotated[
 type Name = Annotated[str, _require_match(NAME, NAME_IS)]
 type PolicyName = Annotated[str, AfterValidator(check_name)]
 type ProviderName = Annotated[str, _require_match(r"[A-Z0-9][A-Z0-9_]*", "an upper-case name such as OPENAI")]
+type HostName = Annotated[
+    str,
+    _require_match(
+        r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?",
+        "a host name in lower case, without a port or a final dot",
+    ),
+]
 type AwsName = Annotated[
     str, _require_match(r"[a-z0-9][a-z0-9-]{0,62}", "a name of AWS such as us-east-1 or bedrock")
 ]
