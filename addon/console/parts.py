@@ -10,6 +10,7 @@ from tornado.web import UIModule
 
 from addon.console.cells import Cell, Mark, badge, heading, make_cell, status_badge, text_cell
 from addon.console.charts.bar import draw_bar
+from addon.console.charts.stacked_bars import StackedBars
 from addon.console.charts.svg import Svg
 from addon.console.display import FUNCTIONS, Change, percent, printable
 from addon.console.pages import PAGES
@@ -238,10 +239,11 @@ class Bar(Part):
 
 
 class Chart(Part):
-    """A chart with its heading. ``table`` names the table on this page that has the same numbers."""
+    """A chart with its heading and legend. ``table`` names the table on this page that has the same numbers."""
 
-    def render(self, svg: Svg, caption: str, table: str = "", note: str = "") -> str:
-        return self.show("chart", svg=svg, caption=caption, table=table, note=note)
+    def render(self, chart: StackedBars | Svg, caption: str, table: str = "", note: str = "") -> str:
+        svg, legend = (chart.svg, chart.legend) if isinstance(chart, StackedBars) else (chart, ())
+        return self.show("chart", svg=svg, legend=legend, caption=caption, table=table, note=note)
 
 
 class Badge(Part):
