@@ -3,8 +3,9 @@
 A test that needs other settings starts its own gateway with ``start_gateway``.
 """
 
+import gc
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,42 @@ from rig.upstream import DeafPort, RefusingPort, Upstream
 settings.register_profile("tollgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tollgate")
 
-LONG = (
-    *("end_to_end/test_crash.py", "end_to_end/test_fault_matrix.py", "end_to_end/test_run_sh.py"),
-    *("end_to_end/test_workers.py", "unit/store/test_model.py"),
-)
+TESTS = Path(__file__).parent
+LONG = [
+    TESTS / name
+    for name in (
+        "end_to_end/test_workers.py",
+        "unit/store/test_protocol_model.py",
+        "end_to_end/test_crash.py",
+        "end_to_end/test_money_under_load.py",
+        "end_to_end/test_corpus_replay.py",
+        "end_to_end/test_broken_files.py",
+        "end_to_end/test_fault_matrix.py",
+        "end_to_end/test_run_sh.py",
+        "end_to_end/test_alerts.py",
+        "end_to_end/test_canary_tls.py",
+        "end_to_end/test_simulation.py",
+    )
+]
+"""The files that take longest, the longest first."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Exempt the objects of the collection from garbage collection: most of them live until the end of the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slowest files first, so that the processes of the run end at about the same time."""
-    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+    """Run the longest files first, so that the processes of the run end at about the same time."""
+    assert not [path for path in LONG if not path.is_file()], "LONG names a file that does not exist"
+    order = {path: place for place, path in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 type StartGateway = Callable[..., Gateway]
