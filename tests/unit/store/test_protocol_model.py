@@ -394,6 +394,8 @@ class Comparison(RuleBasedStateMachine):
         for stores in self.stores:
             for store in stores:
                 self.run(store.check())
+        counters = [one for workspace, key in PLACES for one in all_counters(workspace, key.id, self.now)]
+        expected = [one for workspace, key in PLACES for one in self.counters_of_model(workspace, key)]
         for place in self.places:
             assert place.holds() == sorted(call.id for call in self.model.calls.values() if call.is_held)
             assert self.rows(place) == {
@@ -402,8 +404,7 @@ class Comparison(RuleBasedStateMachine):
                 if call.cost is not None
             }
             assert place.entries() == self.entries()
-            for workspace, key in PLACES:
-                assert self.counters(place, workspace, key) == self.counters_of_model(workspace, key)
+            assert place.used_now(counters) == expected
 
     def rows(self, place: Place) -> dict[str, tuple[int, int | None]]:
         """Check each call's cost, and the attempt at which it was interrupted."""
@@ -417,9 +418,6 @@ class Comparison(RuleBasedStateMachine):
             call.id: -call.cost for call in self.model.calls.values() if call.cost and call.pays_from_wallet
         }
         return paid | {entry_id: amount for entry_id, (_, amount) in self.model.credits.items()}
-
-    def counters(self, place: Place, workspace: str, key: Key) -> list[CounterUse]:
-        return place.used_now(all_counters(workspace, key.id, self.now))
 
     def counters_of_model(self, workspace: str, key: Key) -> list[CounterUse]:
         """Return the counters in the order of ``all_counters``."""
