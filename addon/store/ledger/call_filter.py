@@ -38,6 +38,11 @@ class Filter:
             "provider = ?": self.provider,
         }
 
+    def columns(self) -> list[str]:
+        """Return the columns of sums that the filter needs."""
+        named = [condition.split()[0] for condition, value in self.names().items() if value is not None]
+        return named if self.status is None else [*named, "status_class"]
+
     @property
     def has_exact_status(self) -> bool:
         """Whether only rows can answer: sums know the class of a status."""

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from addon.store.ledger.recount import write_counters
-from addon.store.ledger.rollup_schema import AFTER_ALL, DAYS, FIRST_DAYS, FIRST_TABLES
+from addon.store.ledger.rollup_schema import AFTER_ALL, DAYS, FIRST_DAYS, FIRST_TABLES, SMALL_TABLES
 
 if TYPE_CHECKING:
     from sqlite_utils import Database, Migrations
@@ -236,6 +236,16 @@ def m0011_days(db: "Database") -> None:
         db.conn.execute(trigger)
 
 
+def m0012_small_tables(db: "Database") -> None:
+    """Small tables of sums, for pages. ``RollupBuilder`` fills them, together with ``days``, later."""
+    db.conn.execute("UPDATE rollup_progress SET days_until = ''")
+    db.conn.execute(f"DELETE FROM {DAYS.name}")  # noqa: S608
+    for table in SMALL_TABLES:
+        db.conn.execute(table.creation())
+        for trigger in table.triggers():
+            db.conn.execute(trigger)
+
+
 STEPS = (
     m0001_usage,
     m0002_money,
@@ -248,6 +258,7 @@ STEPS = (
     m0009_alerts,
     m0010_refusals,
     m0011_days,
+    m0012_small_tables,
 )
 
 

@@ -186,4 +186,30 @@ DAYS: Final = RollupTable(
 
 So a call that ends now is added to ``rollups`` alone."""
 
-TABLES: Final = (HOURS, DAYS)
+MODEL_HOURS: Final = RollupTable(
+    "model_hours",
+    {"hour": HOURS.groups["hour"]} | _columns("model_slug", "provider"),
+    _DAY_SUMS,
+    _ENDED,
+    HOURS.buckets,
+)
+MODEL_DAYS: Final = RollupTable(
+    "model_days",
+    _DAY | _columns("model_slug", "provider"),
+    _DAY_SUMS,
+    _ENDED,
+    HOURS.buckets,
+)
+KEY_HOURS: Final = RollupTable(
+    "key_hours",
+    {"hour": HOURS.groups["hour"]} | _columns("workspace", "key_id"),
+    _DAY_SUMS,
+    _ENDED,
+)
+"""The small tables, for pages. A page about a day then reads hundreds of rows instead of tens of thousands."""
+
+SMALL_TABLES: Final = (MODEL_HOURS, MODEL_DAYS, KEY_HOURS)
+ENDED_TABLES: Final = (DAYS, *SMALL_TABLES)
+"""The tables that cover the rows before ``days_until``."""
+
+TABLES: Final = (HOURS, *ENDED_TABLES)

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from addon.store.ledger.rollup_schema import AFTER_ALL, DAYS, HOURS, RollupTable, bucket_of
+from addon.store.ledger.rollup_schema import (
+    AFTER_ALL,
+    ENDED_TABLES,
+    HOURS,
+    TABLES,
+    RollupTable,
+    bucket_of,
+)
 
 HOUR_DIGITS = len("2026-01-31T12")
 DAY_DIGITS = len("2026-01-31")
@@ -32,8 +39,9 @@ def read_progress(connection: sqlite3.Connection) -> Progress:
 
 def _has_rollups(connection: sqlite3.Connection) -> bool:
     """Return False for a ledger that an older version has used last, before a gateway has opened it."""
-    sql = "SELECT 1 FROM sqlite_schema WHERE name = ?"
-    return connection.execute(sql, (DAYS.name,)).fetchone() is not None
+    names = [table.name for table in TABLES]
+    sql = f"SELECT count(*) FROM sqlite_schema WHERE name IN ({', '.join('?' * len(names))})"  # noqa: S608
+    return bool(connection.execute(sql, names).fetchone()[0] == len(names))
 
 
 def is_behind(connection: sqlite3.Connection, now: datetime) -> bool:
@@ -74,7 +82,8 @@ def _build_days(connection: sqlite3.Connection, progress: Progress, limit: str, 
     end = _find_moment(connection, progress.days_until, limit, rows) or limit
     if end == progress.days_until:
         end += AFTER_ALL  # All these rows are of one millisecond.
-    connection.execute(DAYS.build(), (progress.days_until, end))
+    for table in ENDED_TABLES:
+        connection.execute(table.build(), (progress.days_until, end))
     connection.execute("UPDATE rollup_progress SET days_until = ?", (end,))
 
 
@@ -107,15 +116,33 @@ def find_wrong(connection: sqlite3.Connection) -> Iterator[WrongPeriod]:
     if not _has_rollups(connection):
         return
     progress = read_progress(connection)
-    hours = connection.execute(
-        "SELECT hour FROM rollups UNION SELECT substr(created_at, 1, ?) FROM usage WHERE created_at >= ?",
-        (HOUR_DIGITS, progress.hours_from),
+    for table in TABLES:
+        find = _find_wrong_distributions if table.buckets else _find_wrong_sums
+        for period in find(connection, table, progress):
+            yield WrongPeriod(table, period)
+
+
+def _find_wrong_distributions(
+    connection: sqlite3.Connection, table: RollupTable, progress: Progress
+) -> Iterator[str]:
+    """Return the hours or days of a table with distributions that differ from the rows."""
+    begin, end = (progress.hours_from, AFTER_ALL) if table is HOURS else ("", progress.days_until)
+    digits = HOUR_DIGITS if table.period == "hour" else DAY_DIGITS
+    periods = connection.execute(
+        f"SELECT {table.period} FROM {table.name} UNION"  # noqa: S608
+        " SELECT substr(created_at, 1, ?) FROM usage WHERE created_at >= ? AND created_at < ?",
+        (digits, begin, end),
     )
-    for (hour,) in hours:
-        if _read_hour(connection, hour) != _sum_hour(connection, *_bounds(HOURS, hour, progress)):
-            yield WrongPeriod(HOURS, hour)
-    for (day,) in connection.execute(_wrong_days(DAYS), (progress.days_until,)):
-        yield WrongPeriod(DAYS, day)
+    for (period,) in periods:
+        kept = _read_period(connection, table, period)
+        if kept != _sum_period(connection, table, *_bounds(table, period, progress)):
+            yield period
+
+
+def _find_wrong_sums(connection: sqlite3.Connection, table: RollupTable, progress: Progress) -> Iterator[str]:
+    """Return the hours or days of a table without distributions that differ from the rows."""
+    for (period,) in connection.execute(_wrong_periods(table), (progress.days_until,)):
+        yield period
 
 
 def repair(connection: sqlite3.Connection, wrong: WrongPeriod) -> None:
@@ -139,37 +166,42 @@ type _Groups = dict[tuple[str, ...], tuple[Sequence[int], Sequence[Mapping[str, 
 """The sums and the filled buckets of each group."""
 
 
-def _read_hour(connection: sqlite3.Connection, hour: str) -> _Groups:
-    columns = ", ".join(HOURS.columns)
-    rows = connection.execute(f"SELECT {columns} FROM rollups WHERE hour = ?", (hour,))  # noqa: S608
-    return {key: (sums, [json.loads(one) for one in buckets]) for key, sums, buckets in map(_split, rows)}
+def _read_period(connection: sqlite3.Connection, table: RollupTable, period: str) -> _Groups:
+    columns = ", ".join(table.columns)
+    rows = connection.execute(f"SELECT {columns} FROM {table.name} WHERE {table.period} = ?", (period,))  # noqa: S608
+    return {
+        key: (sums, [json.loads(one) for one in buckets])
+        for key, sums, buckets in (_split(table, row) for row in rows)
+    }
 
 
-def _sum_hour(connection: sqlite3.Connection, begin: str, end: str) -> _Groups:
-    sums = [f"sum({value})" for value in HOURS.sums.values()]
+def _sum_period(connection: sqlite3.Connection, table: RollupTable, begin: str, end: str) -> _Groups:
+    sums = [f"sum({value})" for value in table.sums.values()]
     # One list of all calls' buckets. Calls without the duration are not in it.
     buckets = [
-        f"group_concat(iif({value} IS NULL, NULL, {bucket_of(value)}))" for value in HOURS.buckets.values()
+        f"group_concat(iif({value} IS NULL, NULL, {bucket_of(value)}))" for value in table.buckets.values()
     ]
     rows = connection.execute(
-        f"SELECT {', '.join([*HOURS.groups.values(), *sums, *buckets])} FROM usage AS call"  # noqa: S608
-        f" WHERE call.created_at >= ? AND call.created_at < ? GROUP BY {', '.join(HOURS.groups.values())}",
+        f"SELECT {', '.join([*table.groups.values(), *sums, *buckets])} FROM usage AS call"  # noqa: S608
+        f" WHERE call.created_at >= ? AND call.created_at < ? GROUP BY {', '.join(table.groups.values())}",
         (begin, end),
     )
     return {
         key: (sums, [Counter(one.split(",")) if one else {} for one in buckets])
-        for key, sums, buckets in map(_split, rows)
+        for key, sums, buckets in (_split(table, row) for row in rows)
     }
 
 
-def _split(row: tuple[Any, ...]) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Any, ...]]:
-    groups = len(HOURS.groups)
-    sums = groups + len(HOURS.sums)
+def _split(
+    table: RollupTable, row: tuple[Any, ...]
+) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Any, ...]]:
+    groups = len(table.groups)
+    sums = groups + len(table.sums)
     return row[:groups], row[groups:sums], row[sums:]
 
 
-def _wrong_days(table: RollupTable) -> str:
-    """Return the SQL for the days of a table that differ from the rows before a moment."""
+def _wrong_periods(table: RollupTable) -> str:
+    """Return the SQL for the hours or days of a table that differ from the rows before a moment."""
     values = [*table.groups.values(), *(f"sum({value})" for value in table.sums.values())]
     recorded = (
         f"SELECT {', '.join(values)} FROM usage AS call WHERE call.created_at < ?"  # noqa: S608
@@ -179,6 +211,6 @@ def _wrong_days(table: RollupTable) -> str:
     kept = f"SELECT {columns} FROM {table.name}"  # noqa: S608
     return (
         f"WITH recorded ({columns}) AS MATERIALIZED ({recorded})"  # noqa: S608
-        f" SELECT day FROM (SELECT * FROM recorded EXCEPT {kept})"
-        f" UNION SELECT day FROM ({kept} EXCEPT SELECT * FROM recorded) ORDER BY day"
+        f" SELECT {table.period} FROM (SELECT * FROM recorded EXCEPT {kept})"
+        f" UNION SELECT {table.period} FROM ({kept} EXCEPT SELECT * FROM recorded) ORDER BY 1"
     )

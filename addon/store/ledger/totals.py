@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from addon.store.ledger.call_filter import Filter, join_conditions
-from addon.store.ledger.sum_sources import DAYS, ROWS, SUMS, Part, split_time
+from addon.store.ledger.sum_sources import DAYS, ROWS, SUMS, Part, find_days, find_hours, split_time
 
 GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
@@ -46,7 +46,9 @@ def select_totals(
     """Return sums by one or two of ``GROUPS``: those of the first are in order, and within them those of the second."""
     names = columns_of(by)
     selects, values = [], list[str]()
-    for part in split_time(connection, wanted, days=None if "hour" in names else DAYS):
+    needed = [*names, *wanted.columns()]
+    days = None if "hour" in names else find_days(needed)
+    for part in split_time(connection, wanted, days, find_hours(needed)):
         sql, of_part = _select_part(part, names, wanted)
         selects.append(sql)
         values += of_part

@@ -11,7 +11,7 @@ from rig.ledger import make_row
 from rig.rollups import NOW, ROWS, build_all, open_ledger, write
 
 from addon.store.ledger.migrations import LARGEST
-from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS, BUCKETS, TABLES
+from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS, BUCKETS, ENDED_TABLES, TABLES
 from addon.store.ledger.rollups import Progress, build_step, find_wrong, read_progress, repair
 
 CHANGES = st.lists(
@@ -122,6 +122,9 @@ def make_rows(count: int, minutes: int = 9) -> list[dict[str, Any]]:
     ]
 
 
+ENDED = [table.name for table in ENDED_TABLES]
+
+
 def count_calls(connection: sqlite3.Connection) -> dict[str, int]:
     sums = {table.name: f"SELECT coalesce(sum(calls), 0) FROM {table.name}" for table in TABLES}
     return {name: connection.execute(sql).fetchone()[0] for name, sql in sums.items()}
@@ -129,18 +132,18 @@ def count_calls(connection: sqlite3.Connection) -> dict[str, int]:
 
 def test_an_upgrade_adds_no_old_row_itself_and_the_build_ends_with_the_current_hour() -> None:
     with open_ledger(make_rows(40)) as connection:
-        assert count_calls(connection) == {"rollups": 0, "days": 0}
+        assert count_calls(connection) == dict.fromkeys(count_calls(connection), 0)
         assert build_all(connection) > 20
         assert read_progress(connection) == Progress("", "2026-01-31T14")
         # Three of the calls came in the current hour.
-        assert count_calls(connection) == {"rollups": 40, "days": 37}
+        assert count_calls(connection) == {"rollups": 40} | dict.fromkeys(ENDED, 37)
 
 
 def test_rows_of_one_millisecond_do_not_stop_the_build() -> None:
     with open_ledger([make_row(f"call-{number}") for number in range(20)]) as connection:
         assert build_all(connection) < 10
         assert list(find_wrong(connection)) == []
-        assert count_calls(connection) == {"rollups": 20, "days": 20}
+        assert set(count_calls(connection).values()) == {20}
 
 
 # Comparison and repair.
