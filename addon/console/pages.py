@@ -7,6 +7,10 @@ from typing import Final
 
 from addon.console.view import Reading, View
 from addon.console.views.models import load_models
+from addon.console.views.workspace import PARAMETERS as WORKSPACE_PARAMETERS
+from addon.console.views.workspace import load_workspace
+from addon.console.views.workspaces import PARAMETERS as WORKSPACES_PARAMETERS
+from addon.console.views.workspaces import load_workspaces
 
 RESERVED: Final = frozenset({"table", "format"})
 """The parameters of the API, which choose one table, and JSON or CSV."""
@@ -37,7 +41,14 @@ class Page:
 
 _ID: Final = "([^/]{1,256})"
 
-PAGES: Final = (Page("/models", "models", "Models", load_models),)
+PAGES: Final = (
+    Page("/workspaces", "workspaces", "Workspaces", load_workspaces, WORKSPACES_PARAMETERS),
+    Page(f"/workspaces/{_ID}", "workspace", "Workspace", load_workspace, WORKSPACE_PARAMETERS),
+    Page("/models", "models", "Models", load_models),
+)
 
-NAVIGATION: Final = (("/models", "models", "Models"),)
+NAVIGATION: Final = (
+    ("/workspaces", "workspaces", "Workspaces"),
+    ("/models", "models", "Models"),
+)
 """The links at the top of each page: path, name of the page, text."""

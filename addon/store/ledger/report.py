@@ -9,6 +9,7 @@ from pathlib import Path
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.recent_calls import select_recent
+from addon.store.ledger.rollup_schema import AFTER_ALL
 from addon.store.ledger.totals import GROUPS, find_recorded_names, select_totals
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.sqlite.transactions import read_used
@@ -16,6 +17,7 @@ from addon.text.table import Table
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
 from policies.model import Workspace
 from policies.spend import CounterUse
+from policies.utc_time import format_utc
 
 
 @contextmanager
@@ -169,10 +171,28 @@ def find_wallets(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
-def find_entries(connection: sqlite3.Connection, workspace: str, limit: int) -> Table:
-    """Return the newest entries of a wallet with every column of the table, the newest first."""
-    sql = "SELECT * FROM wallet_entries WHERE workspace = ? ORDER BY created_at DESC, id DESC LIMIT ?"
-    return _table(connection.execute(sql, (workspace, limit)))
+def find_entries(
+    connection: sqlite3.Connection, workspace: str, limit: int, before: WalletEntry | None = None
+) -> Table:
+    """Return the newest entries of a wallet with every column of the table, the newest first.
+
+    With ``before``, return only entries that are older than this one.
+    """
+    place = (format_utc(before.created_at), before.id) if before else (AFTER_ALL, AFTER_ALL)
+    sql = """
+        SELECT * FROM wallet_entries WHERE workspace = ? AND (created_at, id) < (?, ?)
+        ORDER BY created_at DESC, id DESC LIMIT ?
+    """
+    return _table(connection.execute(sql, (workspace, *place, limit)))
+
+
+def is_recorded_workspace(connection: sqlite3.Connection, workspace: str) -> bool:
+    """Return whether the ledger has a call or a wallet entry of a workspace."""
+    sql = """
+        SELECT EXISTS (SELECT 1 FROM usage WHERE workspace = ?)
+               OR EXISTS (SELECT 1 FROM wallet_entries WHERE workspace = ?)
+    """
+    return bool(connection.execute(sql, (workspace, workspace)).fetchone()[0])
 
 
 def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | None:

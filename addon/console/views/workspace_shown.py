@@ -1,0 +1,147 @@
+"""What only the page ``/workspaces/ID`` has: tiles, bars of limits, and facts about settings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from addon.console import display
+from addon.console.cells import NOTHING, Cell, Mark, badge
+from addon.console.charts.bar import draw_bar
+from addon.console.charts.stacked_bars import Series, StackedBars, draw_stacked_bars
+from addon.console.time_range import TimeRange
+from addon.text.table import Table
+
+KEY_COLUMNS: Final = (
+    *("key_id", "label", "state", "expires_at", "previous_until", "models", "spend_cap", "request_cap"),
+    *("calls", "failed_calls", "retail_nanousd", "refused_calls", "last_call_hour"),
+)
+_KEY_MARKS: Final[Mapping[str, Mark]] = {"active": "ok", "expired": "warn", "not active": "off"}
+
+_MOST_BARS: Final = 120
+"""How many hours or days before the first call the chart shows."""
+
+type Row = Mapping[str, Any]
+type MakeCell = Callable[[Row], Cell]
+
+
+def make_key_cells(limits: Table) -> Mapping[str, MakeCell]:
+    """Return how the table of keys shows its columns. Caps are bars of the current period."""
+    by_key = {(row["key_id"], row["limit"]): row for row in limits.records()}
+    return {
+        "state": lambda row: badge(row["state"], _KEY_MARKS[row["state"]]),
+        "spend_cap": lambda row: _show_cap(row, "spend_cap", by_key),
+        "request_cap": lambda row: _show_cap(row, "request_cap", by_key),
+    }
+
+
+def _show_cap(row: Row, limit: str, by_key: Mapping[tuple[str, str], Row]) -> Cell:
+    found = by_key.get((row["key_id"], limit))
+    if found is not None:
+        return show_use(found)
+    cap = row["spend_cap_nanousd"] if limit == "spend_cap" else row["request_cap"]
+    if cap is None:
+        return NOTHING
+    return Cell(display.money(cap) if limit == "spend_cap" else display.count(cap), kind="number")
+
+
+def show_use(row: Row) -> Cell:
+    """Return how much of a limit is used, as a bar and in words. ``row`` is one of ``store.ledger.report``."""
+    if row["limit"] == "wallet":
+        return Cell(display.money(row["left_nanousd"]) + " left", kind="number")
+    if row["limit"] == "request_cap":
+        used, held, cap = row["requests"], row["requests_in_flight"], row["request_cap"]
+        show: Callable[[int], str] = display.count
+    else:
+        used, held, cap = row["spent_nanousd"], row["held_nanousd"], row["cap_nanousd"]
+        show = display.money
+    label = f"{show(used)} used and {show(held)} held of {show(cap)}, {_name_period(row['period'])}"
+    text = f"{show(used)} of {show(cap)}"
+    return Cell(text, label, "number", svg=draw_bar(used, cap, label, held))
+
+
+def _name_period(period: str) -> str:
+    return "in all" if period == "ever" else f"in {period}"
+
+
+LIMIT_CELLS: Final[Mapping[str, MakeCell]] = {
+    "used": show_use,
+    "limit": lambda row: Cell(row["limit"].replace("_", " ").capitalize()),
+}
+
+
+def make_facts(settings: Row | None, file: str | None) -> Sequence[tuple[Any, ...]]:
+    """Return the settings that have one value each, as names and values."""
+    if settings is None:
+        return ()
+    own_rpm = settings["rpm_override"] is not None
+    return [
+        ("Name", settings["name"]),
+        ("Plan", settings["plan"]),
+        ("Calls a minute", f"{settings['limit_rpm']:,} ({'its own' if own_rpm else 'of the plan'})"),
+        ("Calls at once", settings["max_in_flight"]),
+        ("Monthly spend cap", _show_money(settings["monthly_spend_cap_nanousd"])),
+        ("Overage protection", "on" if settings["overage_protection"] else "off"),
+        ("Default model", settings["default_model"]),
+        ("Fallback model", settings["fallback_model"]),
+        ("Safety Net", "on" if settings["safety_net"] else "off"),
+        ("Alerts at", ", ".join(f"{one}%" for one in settings["alert_at_percent"]) or "never"),
+        ("File", file),
+    ]
+
+
+def _show_money(nanousd: int | None) -> str | None:
+    return None if nanousd is None else display.exact_money(nanousd)
+
+
+def make_tiles(values: Row, tables: Mapping[str, Table], before: Row) -> Sequence[Mapping[str, Any]]:
+    """Return the fields of the figures at the top: the use in the time, with that before, and what is left now."""
+    totals = next(iter(tables["totals"].records()), {})
+    calls, failed = totals.get("calls", 0), totals.get("failed_calls", 0)
+    spend = totals.get("retail_nanousd", 0)
+    tiles = [
+        _tile("Spend", display.money(spend), spend, before.get("retail_nanousd", 0)),
+        _tile("Calls", display.short_count(calls), calls, before.get("calls", 0)),
+        {
+            "label": "Failed calls",
+            "text": display.count(failed),
+            "note": display.percent(failed / calls) if calls else "",
+        },
+        {"label": "Refused calls", "text": display.count(values["refused_calls"])},
+    ]
+    wallet = values["wallet"]
+    if values["settings"] is None or values["settings"]["plan"] != "pro" or wallet["balance_nanousd"]:
+        left = wallet["left_nanousd"]
+        tiles.append(_left_tile("Wallet left", left))
+    for row in tables["limits"].records():
+        if row["limit"] == "monthly_spend_cap":
+            cap = display.money(row["cap_nanousd"])
+            tiles.append({**_left_tile("Month left", row["left_nanousd"]), "note": f"of {cap}"})
+    return tiles
+
+
+def _tile(label: str, text: str, now: int, before: int) -> Mapping[str, Any]:
+    return {"label": label, "text": text, "change": display.change(now, before)}
+
+
+def _left_tile(label: str, left_nanousd: int | None) -> Mapping[str, Any]:
+    return {"label": label, "text": display.money(left_nanousd), "exact": display.exact_money(left_nanousd)}
+
+
+def draw_spend(spend: Table, time: TimeRange) -> StackedBars | None:
+    """Return the spend by hour or by day as a chart, None where there is none. Hours without calls are empty."""
+    amounts = {_parse_period(row[0]): row[spend.columns.index("retail_nanousd")] for row in spend.rows}
+    if not amounts:
+        return None
+    step = timedelta(hours=1) if spend.columns[0] == "hour" else timedelta(days=1)
+    # A time may begin long before the first call.
+    begins = [min(amounts)]
+    while begins[0] - step >= time.begin - step and len(begins) < _MOST_BARS:
+        begins.insert(0, begins[0] - step)
+    while begins[-1] + step < time.end:
+        begins.append(begins[-1] + step)
+    series = Series("Spend", [amounts.get(begin, 0) for begin in begins])
+    return draw_stacked_bars("spend", "Spend over time", begins, time.end, [series], display.money)
+
+
+def _parse_period(period: str) -> datetime:
+    return datetime.fromisoformat(period).replace(tzinfo=UTC)

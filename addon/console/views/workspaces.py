@@ -1,0 +1,202 @@
+"""``/workspaces``: all workspaces with what they spend, what is left, and what is wrong."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from addon.console.query import ParameterError
+from addon.console.time_range import PARAMETERS as TIME_PARAMETERS
+from addon.console.time_range import TimeRange
+from addon.console.view import Reading, View
+from addon.console.views.workspace_states import (
+    STATES,
+    State,
+    find_problems,
+    find_state,
+    find_workspace_warnings,
+)
+from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.report import find_limits, find_names, find_refusals, find_totals
+from addon.store.protocol import StoreUnavailable
+from addon.text.masking import mask_credentials
+from addon.text.table import Table
+from policies.limits import rpm_of
+from policies.model import Key, Workspace
+
+RANKED: Final = ("retail_nanousd", "calls", "failed_calls", "error_rate", "refused_calls")
+SORTS: Final = tuple(f"{sign}{column}" for column in ("workspace", *RANKED) for sign in ("", "-"))
+"""A minus sorts the highest first, or names from Z to A."""
+
+PARAMETERS: Final = TIME_PARAMETERS | {"search", "sort", "after"}
+PAGE_ROWS: Final = 100
+
+COLUMNS: Final = (
+    *("workspace", "name", "state", "plan", "limit_rpm", "keys", "active_keys"),
+    *("calls", "failed_calls", "error_rate", "retail_nanousd", "refused_calls"),
+    *("wallet_left_nanousd", "month_left_nanousd", "warnings"),
+)
+
+_NO_KEY: Final = Key("", "")
+_CURSOR_MARK: Final = "~"
+"""Separates the parts of ``after``. No name of a workspace has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What a workspace used in the chosen time."""
+
+    calls: int = 0
+    failed_calls: int = 0
+    retail_nanousd: int = 0
+    refused_calls: int = 0
+
+    @property
+    def error_rate(self) -> float | None:
+        """The part of the calls that failed."""
+        return round(self.failed_calls / self.calls, 6) if self.calls else None
+
+    def rank(self, column: str) -> int:
+        """Return the number to sort by. Rates are in millionths."""
+        if column == "error_rate":
+            return round((self.error_rate or 0) * 1_000_000)
+        return int(getattr(self, column)) if column in RANKED else 0
+
+
+_UNUSED: Final = _Used()
+
+
+def load_workspaces(reading: Reading) -> View:
+    """Return a page of the workspaces that are in the files or in the ledger."""
+    time = TimeRange.parse(reading.query, reading.now)
+    search, sort = reading.query.text("search"), reading.query.choice("sort", SORTS, "-retail_nanousd")
+    problems = find_problems(reading.settings)
+    used = _read_used(reading, time)
+    known = {*reading.settings.workspaces, *problems, *find_names(reading.ledger, "workspace"), *used}
+    found = [one for one in known if _is_wanted(one, search, reading.settings.workspaces)]
+    rest = _sort(found, used, sort, _parse_after(reading))
+    page = rest[:PAGE_ROWS]
+    states = {one: find_state(one, reading.settings, problems) for one in page}
+    rows, fault = _make_rows(reading, states, used)
+    values = {
+        "range": time.name,
+        "since": time.since,
+        "until": time.until,
+        "workspaces_found": len(found),
+        "next_after": _format_after(page[-1], used, sort) if len(rest) > len(page) else None,
+        "counters_fault": fault,
+    }
+    shown = {"time": time, "sortable": ("workspace", *RANKED), "search": search or "", "states": STATES}
+    return View({"workspaces": Table(COLUMNS, rows)}, values, shown)
+
+
+def _is_wanted(workspace_id: str, search: str | None, workspaces: Mapping[str, Workspace]) -> bool:
+    if search is None:
+        return True
+    name = workspaces[workspace_id].name if workspace_id in workspaces else ""
+    return search.casefold() in f"{workspace_id}\n{name}".casefold()
+
+
+def _sort(
+    found: Iterable[str], used: Mapping[str, _Used], sort: str, after: tuple[int, str] | None
+) -> list[str]:
+    """Return these workspaces in order, those after a place only. Equal ones are in the order of their names."""
+    column, is_descending = sort.removeprefix("-"), sort.startswith("-")
+    sign = -1 if is_descending else 1
+    places = [(sign * used.get(one, _UNUSED).rank(column), one) for one in found]
+    if column == "workspace" and is_descending:
+        return [one for _, one in sorted(places, reverse=True) if after is None or one < after[1]]
+    return [one for rank, one in sorted(places) if after is None or (rank, one) > (sign * after[0], after[1])]
+
+
+def _parse_after(reading: Reading) -> tuple[int, str] | None:
+    text = reading.query.text("after")
+    if text is None:
+        return None
+    rank, mark, name = text.partition(_CURSOR_MARK)
+    if not (mark and rank.isascii() and rank.isdigit()):
+        raise ParameterError("after", "must be the next_after of a page")
+    return int(rank), name
+
+
+def _format_after(workspace_id: str, used: Mapping[str, _Used], sort: str) -> str:
+    rank = used.get(workspace_id, _UNUSED).rank(sort.removeprefix("-"))
+    return f"{rank}{_CURSOR_MARK}{workspace_id}"
+
+
+def _read_used(reading: Reading, time: TimeRange) -> Mapping[str, _Used]:
+    wanted = Filter(since=time.since, until=time.until)
+    refused: Counter[str] = Counter()
+    for row in find_refusals(reading.ledger, wanted, None).records():
+        if row["workspace"] is not None:
+            refused[row["workspace"]] += row["count"]
+    totals = {
+        row["workspace"]: row for row in find_totals(reading.ledger, "workspace", wanted, None).records()
+    }
+    return {one: _make_used(totals.get(one), refused[one]) for one in totals.keys() | refused.keys()}
+
+
+def _make_used(totals: Mapping[str, Any] | None, refused: int) -> _Used:
+    if totals is None:
+        return _Used(refused_calls=refused)
+    return _Used(totals["calls"], totals["failed_calls"], totals["retail_nanousd"], refused)
+
+
+def _make_rows(
+    reading: Reading, states: Mapping[str, State], used: Mapping[str, _Used]
+) -> tuple[list[tuple[Any, ...]], str | None]:
+    """Return the rows of these workspaces, and why the counters can't be read, if so."""
+    settings = reading.settings
+    chosen = [settings.workspaces[one] for one in states if one in settings.workspaces]
+    warnings = Counter(one.name for one in find_workspace_warnings(settings, chosen, reading.now))
+    left, fault = read_left(reading, chosen)
+    rows = []
+    for one, state in states.items():
+        amounts = used.get(one, _UNUSED)
+        rows.append(
+            (
+                one,
+                *_describe(settings.workspaces.get(one), state, reading),
+                *(amounts.calls, amounts.failed_calls, amounts.error_rate),
+                *(amounts.retail_nanousd, amounts.refused_calls),
+                *(left.get((one, "wallet")), left.get((one, "monthly_spend_cap"))),
+                warnings[one],
+            )
+        )
+    return rows, fault
+
+
+def _describe(workspace: Workspace | None, state: State, reading: Reading) -> tuple[Any, ...]:
+    if workspace is None:
+        return (None, state, None, None, None, None)
+    limits = reading.settings.conf.limits
+    return (
+        workspace.name,
+        state,
+        workspace.plan,
+        rpm_of(workspace, limits.standard_rpm, limits.pro_rpm),
+        len(workspace.keys),
+        count_active(workspace.keys, reading),
+    )
+
+
+def count_active(keys: Iterable[Key], reading: Reading) -> int:
+    """Return how many keys are accepted now."""
+    return sum(key.why_refused(reading.now) is None for key in keys)
+
+
+def read_left(
+    reading: Reading, workspaces: Collection[Workspace]
+) -> tuple[Mapping[tuple[str, str], int], str | None]:
+    """Return what is left of wallets and months, by workspace and kind of limit.
+
+    The second value says why the counters can't be read, None where they can.
+    """
+    # The limits of the workspace alone: one key without caps has no others.
+    bare = [replace(workspace, keys=(_NO_KEY,)) for workspace in workspaces]
+    try:
+        with reading.open_counters() as read_used:
+            rows = find_limits(read_used, bare, reading.now).records()
+    except StoreUnavailable as error:
+        return {}, mask_credentials(str(error))
+    return {(row["workspace"], row["limit"]): row["left_nanousd"] for row in rows}, None

@@ -1,0 +1,67 @@
+"""A ``Reading`` of the console over files and a ledger on disk, for tests of views."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from addon.console.pages import PAGES, RESERVED
+from addon.console.query import Query
+from addon.console.sources import Live
+from addon.console.view import Reading, View
+from addon.settings.settings import SettingsFiles
+from addon.store.ledger.migrations import migrate
+from addon.store.ledger.report import open_report
+from addon.telemetry.admin import Readiness
+from addon.telemetry.metric_families import FAMILIES
+
+NOW = datetime(2026, 1, 31, 14, 20, tzinfo=UTC)
+
+
+def make_live(**changes: Any) -> Live:
+    """Return the state of a gateway that has served nothing."""
+    gauges = {name: () for name, family in FAMILIES.items() if family.kind == "gauge"}
+    fields: dict[str, Any] = {
+        "readiness": Readiness(True, {}),
+        "gauges": gauges,
+        "file_fault": None,
+        "settings_age_s": 60.0,
+        "started_at": NOW,
+    }
+    return Live(**fields | changes)
+
+
+def load_page(conf_file: Path, url: str, now: datetime = NOW, **live: Any) -> View:
+    """Return the view at a path with its query, of the files and the ledger of ``conf_file``."""
+    with open_reading(conf_file, url, now, **live) as (page, reading):
+        return page.load(reading)
+
+
+@contextmanager
+def open_reading(
+    conf_file: Path, url: str, now: datetime = NOW, env: Mapping[str, str] | None = None, **live: Any
+) -> Iterator[tuple[Any, Reading]]:
+    """Give the page of a URL, and what it is loaded from."""
+    path, _, text = url.partition("?")
+    page = next(page for page in PAGES if page.matches(path) is not None)
+    settings = SettingsFiles(conf_file, env or {}).load()
+    given: dict[str, Sequence[str]] = {
+        name: [value] for name, _, value in (part.partition("=") for part in text.split("&") if part)
+    }
+    query = Query.parse(given, page.parameters | RESERVED)
+    with open_report(settings.conf.paths.database) as ledger:
+        yield page, Reading(settings, ledger, make_live(**live), now, query, page.matches(path) or ())
+
+
+@contextmanager
+def open_new_ledger(path: Path) -> Iterator[sqlite3.Connection]:
+    """Make a ledger that can be written."""
+    path.parent.mkdir(exist_ok=True)
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        migrate(connection)
+        yield connection
+    finally:
+        connection.close()
