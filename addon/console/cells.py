@@ -22,6 +22,7 @@ class Cell:
     | ``mark`` | what a badge means |
     | ``iso`` | of a moment, as ``datetime`` of HTML |
     | ``svg`` | a small chart before the text |
+    | ``note`` | a second, muted text below it |
     """
 
     text: str
@@ -30,6 +31,7 @@ class Cell:
     mark: Mark = "off"
     iso: str = ""
     svg: Svg | None = None
+    note: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -40,6 +42,7 @@ NOTHING: Final = Cell(display.NOTHING, kind="nothing")
 
 HEADINGS: Final[Mapping[str, str]] = {
     "id": "ID",
+    "q": "Search",
     "created_at": "Time (UTC)",
     "model_slug": "Model",
     "requested_model": "Requested model",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from addon.console.view import Reading, View
+from addon.console.views.models import PARAMETERS as MODELS_PARAMETERS
 from addon.console.views.models import load_models
 from addon.console.views.workspace import PARAMETERS as WORKSPACE_PARAMETERS
 from addon.console.views.workspace import load_workspace
@@ -44,7 +45,7 @@ _ID: Final = "([^/]{1,256})"
 PAGES: Final = (
     Page("/workspaces", "workspaces", "Workspaces", load_workspaces, WORKSPACES_PARAMETERS),
     Page(f"/workspaces/{_ID}", "workspace", "Workspace", load_workspace, WORKSPACE_PARAMETERS),
-    Page("/models", "models", "Models", load_models),
+    Page("/models", "models", "Models", load_models, MODELS_PARAMETERS),
 )
 
 NAVIGATION: Final = (

@@ -1,7 +1,7 @@
 """The shared parts of pages: ``{% module NAME(...) %}`` in a template. Each has a template in ``templates/parts/``."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -41,6 +41,7 @@ def make_namespace(path: str, query: Query) -> dict[str, Any]:
         "status_badge": status_badge,
         "text_cell": text_cell,
         "bar_cell": bar_cell,
+        "with_note": with_note,
         "Tile": Tile,
         "link": lambda to, *names, **changes: make_link(query, to, names, changes),
         "here": lambda **changes: make_link_here(path, query, changes),
@@ -102,6 +103,11 @@ def bar_cell(used: float, cap: float, label: str = "", held: float = 0) -> Cell:
     return Cell(shown, label, "number", svg=draw_bar(used, cap, label or f"{shown} used", held))
 
 
+def with_note(cell: Cell, note: str) -> Cell:
+    """Return a cell with a second, muted text below it."""
+    return cell if cell.kind == "nothing" else replace(cell, note=note)
+
+
 class Part(UIModule):
     """A shared part."""
 
@@ -136,6 +142,7 @@ class DataTable(Part):
     | ``cells`` | a function for each column that is shown in its own way: it returns a ``Cell``, given the row |
     | ``headings`` | headings other than the usual ones |
     | ``sortable`` | columns whose heading sorts by ``sort=COLUMN``, or ``sort=-COLUMN`` for the highest first |
+    | ``usual_sort`` | how it is sorted without ``sort`` |
     | ``empty`` | the sentence for a table without rows |
     | ``heads`` | whether the first column names its row |
     """
@@ -151,6 +158,7 @@ class DataTable(Part):
         cells: Mapping[str, Callable[[Mapping[str, Any]], Cell]] | None = None,
         headings: Mapping[str, str] | None = None,
         sortable: Sequence[str] = (),
+        usual_sort: str = "",
         empty: str = "Nothing in this time.",
         note: str = "",
         heads: bool = True,
@@ -178,7 +186,7 @@ class DataTable(Part):
             note=note,
             heads=heads,
             sortable=sortable,
-            sort=self.query.text("sort") or "",
+            sort=self.query.text("sort") or usual_sort,
             here=self.here,
             csv_url=self._data_url(table=name, format="csv"),
             json_url=self._data_url(table=name),
@@ -222,6 +230,32 @@ class FilterChips(Part):
         given = self.query.given()
         chips = [(heading(name), given[name], self.here(**{name: None})) for name in names if name in given]
         return self.show("filter_chips", chips=chips, clear=self.here(**dict.fromkeys(names)))
+
+
+class FilterForm(Part):
+    """Fields for filters: a list for each of ``choices``, a text for the others. The rest of the URL stays as it is."""
+
+    def render(self, names: Sequence[str], choices: Mapping[str, Iterable[str]] | None = None) -> str:
+        given = self.query.given()
+        kept = {name: value for name, value in given.items() if name not in names and name not in POSITIONS}
+        return self.show(
+            "filter_form",
+            kept=kept,
+            fields=[
+                (name, heading(name), given.get(name, ""), _with_given(choices, name, given))
+                for name in names
+            ],
+        )
+
+
+def _with_given(
+    choices: Mapping[str, Iterable[str]] | None, name: str, given: Mapping[str, str]
+) -> Sequence[str] | None:
+    """Return the choices of a filter with the one that the URL has, None for a text."""
+    if choices is None or name not in choices:
+        return None
+    listed = list(choices[name])
+    return listed if given.get(name, "") in ("", *listed) else [given[name], *listed]
 
 
 class Tiles(Part):
@@ -347,7 +381,7 @@ class Field(Part):
 PARTS: Final = {
     one.__name__: one
     for one in (
-        *(DataTable, TimePicker, FilterChips, Tiles, Bar, Chart, Badge, Value),
+        *(DataTable, TimePicker, FilterChips, FilterForm, Tiles, Bar, Chart, Badge, Value),
         *(Facts, Pager, Notice, Code, Field),
     )
 }
