@@ -19,7 +19,7 @@ from addon.commands.usage_options import (
 )
 from addon.commands.usage_reader import RECENT_ROWS, UsageReader
 from addon.settings.settings import load_conf
-from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.call_filter import MODES, Filter
 from addon.store.ledger.totals import GROUPS
 
 
@@ -34,6 +34,9 @@ from addon.store.ledger.totals import GROUPS
     metavar="STATUS",
     callback=parse_status_option,
     help="Only calls with this status (429), of this class (4xx), or those that failed (error).",
+)
+@click.option(
+    "--mode", type=click.Choice(MODES), help="Only calls with a key of the platform, or of the customer."
 )
 @click.option(
     "--since",
@@ -68,6 +71,7 @@ def usage(
     model: str | None,
     provider: str | None,
     status: str | None,
+    mode: str | None,
     since: str | None,
     until: str | None,
     by: str | None,
@@ -79,7 +83,7 @@ def usage(
     if named_form and form != "table":
         raise click.UsageError("use either --format or one of --json, --csv and --wide")
     form = named_form or form
-    wanted = Filter(workspace, model, since, until, key, provider, status)
+    wanted = Filter(workspace, model, since, until, key, provider, status, mode)
     check_filters(by, wanted)
     with report_errors():
         conf = load_conf(conf_file)

@@ -13,7 +13,7 @@ from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import SettingsError, suggest_name
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
-from addon.store.ledger.call_filter import FAILED, Filter
+from addon.store.ledger.call_filter import FAILED, Filter, is_status
 from addon.store.ledger.report import find_names
 from addon.store.ledger.totals import GROUPS
 
@@ -62,24 +62,20 @@ def parse_by_option(context: click.Context, option: click.Parameter, text: str |
 
 
 def parse_status_option(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
-    if text is None or text == FAILED or re.fullmatch("[1-5](xx|[0-9]{2})", text):
+    if text is None or is_status(text):
         return text
     raise click.BadParameter(f"{text!r} is not a status (429), a class (4xx) or {FAILED!r}", context, option)
 
 
 def check_filters(by: str | None, wanted: Filter) -> None:
     """Refuse filters that do not apply to what is asked for."""
-    if by == LIMITS and (selects_sent_calls(wanted) or wanted.since or wanted.until):
+    if by == LIMITS and (wanted.selects_sent_calls or wanted.since or wanted.until):
         raise click.UsageError(
-            "limits are those of the current periods: no --model, --provider, --status, --since or --until"
+            "limits are those of the current periods:"
+            " no --model, --provider, --status, --mode, --since or --until"
         )
-    if by == REFUSALS and selects_sent_calls(wanted):
-        raise click.UsageError("refused calls were not sent: no --model, --provider or --status")
-
-
-def selects_sent_calls(wanted: Filter) -> bool:
-    """Return whether the filter asks for something that only calls have that were sent upstream."""
-    return any((wanted.model, wanted.provider, wanted.status))
+    if by == REFUSALS and wanted.selects_sent_calls:
+        raise click.UsageError("refused calls were not sent: no --model, --provider, --status or --mode")
 
 
 def check_names(conf_file: Path, conf: ProxyConf, ledger: sqlite3.Connection, wanted: Filter) -> None:

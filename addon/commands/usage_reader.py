@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from addon.commands.readers import load_served_settings
-from addon.commands.usage_options import LIMITS, REFUSALS, selects_sent_calls
+from addon.commands.usage_options import LIMITS, REFUSALS
 from addon.commands.usage_tables import UsageTables
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings
@@ -43,7 +43,7 @@ class UsageReader:
             return UsageTables(None, {by: self._read_totals(by)}, None, None)
         totals = {name: self._read_totals(name) for name in ("workspace", "model", "day")}
         recent = find_recent(self._ledger, self._wanted, self._most or RECENT_ROWS)
-        if selects_sent_calls(self._wanted):
+        if self._wanted.selects_sent_calls:
             return UsageTables(recent, totals, None, None)
         is_of_now = not (self._wanted.since or self._wanted.until)
         limits = self._try_limits() if is_of_now else None

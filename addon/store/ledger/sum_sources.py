@@ -104,7 +104,7 @@ def split_time(
     """
     progress = read_progress(connection)
     begin, end = wanted.since or "", wanted.until or AFTER_ALL
-    if wanted.has_exact_status:
+    if wanted.needs_rows:
         yield Part(ROWS, begin, end)
         return
     first_day, last_day = _ceil(begin, DAY_DIGITS), min(end, progress.days_until)[:DAY_DIGITS]

@@ -49,7 +49,7 @@ def select_totals(
     needed = [*names, *wanted.columns()]
     days = None if "hour" in names else find_days(needed)
     for part in split_time(connection, wanted, days, find_hours(needed)):
-        sql, of_part = _select_part(part, names, wanted)
+        sql, of_part = select_part(part, names, wanted)
         selects.append(sql)
         values += of_part
     listed = ", ".join(names)
@@ -79,13 +79,16 @@ def _order_within(names: Sequence[str]) -> str:
     return f"retail_nanousd DESC, calls DESC, {', '.join(names)}"
 
 
-def _select_part(part: Part, names: Sequence[str], wanted: Filter) -> tuple[str, list[str]]:
+def select_part(
+    part: Part, names: Sequence[str], wanted: Filter, summed: Sequence[str] = SUMS
+) -> tuple[str, list[str]]:
+    """Return the SQL of the sums in one part of the time, by the columns ``names``, and its values."""
     source = part.source
     within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
     where, values = join_conditions(wanted.conditions(of_rows=source is ROWS) | within)
     # The plus keeps SQLite from reading all of an index in the order of the groups, for the rows of a short time.
     columns = [f"{source.columns.get(name, f'+{name}')} AS {name}" for name in names]
-    sums = [f"{source.sums[name]} AS {name}" for name in SUMS]
+    sums = [f"{source.sums[name]} AS {name}" for name in summed]
     groups = ", ".join(str(place + 1) for place in range(len(names)))
     return (
         f"SELECT {', '.join(columns + sums)} FROM {source.table} WHERE {where} GROUP BY {groups}",  # noqa: S608

@@ -35,6 +35,9 @@ FILTERS = st.builds(
     st.sampled_from([None, "ci", "gone"]),
     st.sampled_from([None, "TESTER", "GONE"]),
     st.sampled_from([None, None, "200", "429", "404", "2xx", "4xx", "5xx", "error"]),
+    st.sampled_from([None, None, "byok", "payg"]),
+    st.sampled_from([None, None, None, "gone"]),
+    st.sampled_from([None, None, "interrupted"]),
 )
 PAIRS = [f"{first},{second}" for first in GROUPS for second in GROUPS if first != second]
 BYS = [*GROUPS, *PAIRS]

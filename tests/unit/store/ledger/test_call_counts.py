@@ -1,0 +1,47 @@
+"""The numbers of calls by each filter: those of the rows themselves."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rig.ledger import make_row
+from rig.rollups import NOW, ROWS, open_ledger, write
+
+from addon.store.ledger import call_counts
+from addon.store.ledger.call_counts import COUNTED, count_calls
+from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.rollups import build_step
+
+FILTERS = st.builds(
+    Filter,
+    workspace=st.sampled_from([None, "acme"]),
+    status=st.sampled_from([None, "429", "error"]),
+    mode=st.sampled_from([None, "byok"]),
+)
+
+
+@given(st.lists(ROWS, max_size=16), st.integers(0, 6), FILTERS)
+def test_each_value_has_the_number_of_its_calls(
+    rows: list[dict[str, Any]], steps: int, wanted: Filter
+) -> None:
+    with open_ledger(rows) as connection:
+        for _ in range(steps):
+            build_step(connection, NOW, 3)
+        where, values = wanted.rows()
+        columns = ", ".join([*list(COUNTED.values())[:4], "(status / 100) || 'xx'", "mode"])
+        calls = connection.execute(f"SELECT {columns} FROM usage WHERE {where}", values).fetchall()
+        expected = Counter(pair for call in calls for pair in zip(COUNTED, call, strict=True))
+        found = count_calls(connection, wanted, 99)
+        assert found is not None
+        assert {(name, value): calls for name, value, calls in found.rows} == expected
+
+
+def test_a_filter_that_no_sums_have_counts_only_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_counts, "MAX_ROWS", 1)
+    with open_ledger() as connection:
+        for place in range(2):
+            write(connection, make_row(f"call-{place}", end_user="ann"))
+        assert count_calls(connection, Filter(end_user="ann"), 9) is None
+        assert count_calls(connection, Filter(end_user="ann", mode="byok"), 9) is not None
