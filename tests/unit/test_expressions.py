@@ -14,6 +14,7 @@ from rig.expressions import (
     hostile_units,
 )
 
+from addon.console.pages import PAGES
 from addon.text.masking import _escaped_pattern
 from policies.keywords import compile_keywords
 
@@ -29,6 +30,8 @@ MADE = {
     "addon.commands.published_prices._find_model": None,
     # ``_matching``: its calls are among the expressions.
     "addon.settings.value_types.check": None,
+    # ``PATHS``.
+    "addon.console.pages.matches": None,
     "addon.text.errors._renamed": Expression(
         "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
     ),
@@ -43,7 +46,8 @@ MADE = {
     "policies.messages._new_ids": Expression("_new_ids", re.compile(r"(?s:.{0,64})"), False),
 }
 
-ALL = [*EXPRESSIONS, *filter(None, MADE.values())]
+PATHS = [Expression(f"the path of {page.name}", re.compile(page.path), False) for page in PAGES]
+ALL = [*EXPRESSIONS, *filter(None, MADE.values()), *PATHS]
 
 
 def test_the_expressions_are_found() -> None:
