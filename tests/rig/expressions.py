@@ -26,6 +26,7 @@ _FUNCTIONS = frozenset(
 _ANCHORED = frozenset({"match", "fullmatch"})
 _OF_OUR_OWN = frozenset({"_matching"})
 """Functions of the project that match a whole text with the given expression."""
+_MAY_CALL = re.compile(rf"\bre\s*\.|{'|'.join(_OF_OUR_OWN)}")
 # All characters that the expressions distinguish: one byte, and some letters, marks, spaces and signs beyond.
 _ALPHABET = [*range(256), 0x300, 0x416, 0x2003, 0x2022, 0x2026, 0x2028, 0x3042, 0x4E00, 0xFEFF, 0x1F600]
 
@@ -46,13 +47,15 @@ class Expression:
 
 
 def modules() -> list[tuple[str, ast.Module]]:
-    """Return the name and the syntax tree of each module."""
+    """Return the name and the syntax tree of each module that may call a function of ``_is_call``."""
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     found = []
     for path in files:
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found.append((name, ast.parse(path.read_text(encoding="utf-8"))))
+        text = path.read_text(encoding="utf-8")
+        if _MAY_CALL.search(text):
+            found.append((name, ast.parse(text)))
     return found
 
 

@@ -74,12 +74,20 @@ FILES = {
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
 
+def statements(parent: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below ``parent``. Expressions, which are most nodes, contain none."""
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield node
+            yield from statements(node)
+
+
 def imports_of(module: str) -> Iterator[str]:
     """Yield the dotted names that ``module`` imports, also those for type checking.
 
     ``from a import b`` yields ``a.b`` if that is a module.
     """
-    for node in ast.walk(TREES[module]):
+    for node in statements(TREES[module]):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
