@@ -22,8 +22,8 @@ from addon.text.table import Table
 FILTERS: Final = ("workspace", "key", "model", "provider", "status", "mode")
 """The filters that links carry from one view to another, where the other view has them."""
 
-POSITIONS: Final = frozenset({"before", "after", "cursor"})
-"""The parameters that say where in a list a page is. A link that changes anything else drops them."""
+_POSITIONS: Final = ("before", "after")
+"""The ends of parameters that say where in a list a page is. A link that changes anything else drops them."""
 
 API: Final = "/api/v1"
 """What the path of a page's data begins with."""
@@ -62,7 +62,7 @@ def make_link(query: Query, to: str, names: Iterable[str], changes: Mapping[str,
 
 def make_link_here(path: str, query: Query, changes: Mapping[str, object]) -> str:
     """Return the URL of this page with some parameters changed. None removes a parameter."""
-    given = {name: value for name, value in query.given().items() if name not in POSITIONS}
+    given = {name: value for name, value in query.given().items() if not name.endswith(_POSITIONS)}
     return _join(path, given | _in_words(changes))
 
 
@@ -208,7 +208,7 @@ class TimePicker(Part):
         kept = {
             name: value
             for name, value in self.query.given().items()
-            if name not in TIMES and name not in POSITIONS
+            if name not in TIMES and not name.endswith(_POSITIONS)
         }
         # A form has minutes. The last one begins before the end of the time.
         end = time.end if time.name == "custom" else time.end + timedelta(minutes=1)
@@ -237,7 +237,11 @@ class FilterForm(Part):
 
     def render(self, names: Sequence[str], choices: Mapping[str, Iterable[str]] | None = None) -> str:
         given = self.query.given()
-        kept = {name: value for name, value in given.items() if name not in names and name not in POSITIONS}
+        kept = {
+            name: value
+            for name, value in given.items()
+            if name not in names and not name.endswith(_POSITIONS)
+        }
         return self.show(
             "filter_form",
             kept=kept,
