@@ -8,6 +8,7 @@ from typing import Final
 from addon.console.view import Reading, View
 from addon.console.views.models import PARAMETERS as MODELS_PARAMETERS
 from addon.console.views.models import load_models
+from addon.console.views.settings import load_gateway_settings
 from addon.console.views.workspace import PARAMETERS as WORKSPACE_PARAMETERS
 from addon.console.views.workspace import load_workspace
 from addon.console.views.workspaces import PARAMETERS as WORKSPACES_PARAMETERS
@@ -46,10 +47,12 @@ PAGES: Final = (
     Page("/workspaces", "workspaces", "Workspaces", load_workspaces, WORKSPACES_PARAMETERS),
     Page(f"/workspaces/{_ID}", "workspace", "Workspace", load_workspace, WORKSPACE_PARAMETERS),
     Page("/models", "models", "Models", load_models, MODELS_PARAMETERS),
+    Page("/settings", "settings", "Settings", load_gateway_settings),
 )
 
 NAVIGATION: Final = (
     ("/workspaces", "workspaces", "Workspaces"),
     ("/models", "models", "Models"),
+    ("/settings", "settings", "Settings"),
 )
 """The links at the top of each page: path, name of the page, text."""

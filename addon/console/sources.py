@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,6 +20,9 @@ class Sample:
     value: float
 
 
+type FindFiles = Callable[[], Mapping[Path, datetime | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Live:
     """The state of the gateway at one moment. With several workers it is that of all together.
@@ -30,6 +34,7 @@ class Live:
     | ``file_fault`` | why files on disk are not in use; None when all are |
     | ``settings_age_s`` | how long ago the settings in use were loaded |
     | ``started_at`` | when the gateway began to serve |
+    | ``find_files`` | returns the files that were read, with the time of their last change; None for one that is gone |
     """
 
     readiness: Readiness
@@ -37,6 +42,7 @@ class Live:
     file_fault: str | None
     settings_age_s: float
     started_at: datetime
+    find_files: FindFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class Sources:
     metrics: Page
     file_fault: Callable[[], str | None]
     settings_age_s: Callable[[], float]
+    find_files: FindFiles
 
     async def read(self) -> Live:
         """Return the state of the gateway now."""
@@ -61,6 +68,7 @@ class Sources:
             self.file_fault(),
             self.settings_age_s(),
             datetime.fromtimestamp(started, UTC),
+            self.find_files,
         )
 
 

@@ -126,6 +126,7 @@ class Lifecycle:
                 metrics=self._metrics,
                 file_fault=lambda: watcher.error,
                 settings_age_s=lambda: watcher.age_s,
+                find_files=watcher.find_changed_files,
             ),
             self.deps.settings.conf.paths.database,
         )

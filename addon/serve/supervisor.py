@@ -119,6 +119,7 @@ class Supervisor:
             metrics=self._metrics,
             file_fault=lambda: self.watcher.error or self._snapshots.fault,
             settings_age_s=lambda: self.watcher.age_s,
+            find_files=self.watcher.find_changed_files,
         )
         return Console(sources, self.settings.conf.paths.database)
 

@@ -1,12 +1,16 @@
 """The URL of Redis: in proxy.conf itself, or kept as a secret."""
 
+import re
 from pathlib import Path
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import SecretStr
 
 from addon.settings.secrets import Secrets
 from addon.settings.value_types import SecretReference, check_redis_url
+
+_UNSHOWN: Final = "a URL that is not shown"
 
 
 def read_redis_url(setting: SecretReference | SecretStr, secrets: Secrets) -> SecretStr:
@@ -16,6 +20,23 @@ def read_redis_url(setting: SecretReference | SecretStr, secrets: Secrets) -> Se
     url = secrets.require(setting, Path())  # The schema has made the path of a file absolute.
     check_redis_url(url)
     return SecretStr(url)
+
+
+def hide_credentials(url: str) -> str:
+    """Return the URL of Redis without user, password and query. A part that may be a password is left out, too."""
+    scheme, mark, _ = url.partition("://")
+    try:
+        parts = urlsplit(url)
+        address, port = parts.hostname, parts.port
+    except ValueError:
+        return _UNSHOWN
+    if not mark or "@" in parts.path + parts.query + parts.fragment or (scheme != "unix" and address is None):
+        return _UNSHOWN  # A password with a "/", "?" or "#" that is not escaped.
+    if scheme == "unix":
+        return f"unix://{parts.path}"
+    database = parts.path if re.fullmatch(r"/[0-9]{1,4}", parts.path) else ""
+    host = f"[{address}]" if address and ":" in address else address
+    return f"{scheme}://{host}{'' if port is None else f':{port}'}{database}"
 
 
 def has_bare_password(setting: SecretReference | SecretStr) -> bool:

@@ -6,6 +6,7 @@ Source: docs/configuration.md.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -165,6 +166,13 @@ class SettingsFiles:
     def texts(self) -> frozenset[Path]:
         """The files of operators that were read, without files of secrets."""
         return self._sources.texts
+
+    def find_changed_files(self) -> Mapping[Path, datetime | None]:
+        """Return the files of ``texts`` with the time of their last change, None for a file that is gone.
+
+        Any thread may ask.
+        """
+        return {file: self._sources.find_changed_at(file) for file in self.texts}
 
     @property
     def last_good(self) -> LastGood:

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -110,6 +111,12 @@ class Sources:
     def texts(self) -> frozenset[Path]:
         """The files that were read as texts of operators, and not as secrets."""
         return frozenset(self._texts)
+
+    def find_changed_at(self, file: Path) -> datetime | None:
+        """Return when a file or its mode changed, as the last look found it; None for no file. Any thread may ask."""
+        watched = self._files.get(file)
+        stamp = watched.before if watched else None
+        return datetime.fromtimestamp(stamp[0] / 1e9, UTC) if stamp else None
 
     def is_current(self, versions: Mapping[Path, int]) -> bool:
         """Return whether all these files still have these versions."""

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -68,6 +69,10 @@ class Watcher:
     def age_s(self) -> float:
         """How long ago the settings in use were loaded."""
         return monotonic() - self._loaded_s
+
+    def find_changed_files(self) -> Mapping[Path, datetime | None]:
+        """Return the files that were read with the time of their last change, as ``SettingsFiles`` does."""
+        return self._files.find_changed_files()
 
     def start(self) -> None:
         """Start to watch, on the running event loop."""

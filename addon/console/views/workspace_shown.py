@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from addon.console import display
-from addon.console.cells import NOTHING, Cell, Mark, badge
+from addon.console.cells import NOTHING, Cell, Mark, badge, make_cell
 from addon.console.charts.bar import draw_bar
 from addon.console.charts.stacked_bars import Series, StackedBars, draw_stacked_bars
 from addon.console.time_range import TimeRange
@@ -29,6 +29,8 @@ def make_key_cells(limits: Table) -> Mapping[str, MakeCell]:
     by_key = {(row["key_id"], row["limit"]): row for row in limits.records()}
     return {
         "state": lambda row: badge(row["state"], _KEY_MARKS[row["state"]]),
+        "previous_until": lambda row: make_cell("previous_until_at", row["previous_until"]),
+        "last_call_hour": lambda row: make_cell("last_hour", row["last_call_hour"]),
         "spend_cap": lambda row: _show_cap(row, "spend_cap", by_key),
         "request_cap": lambda row: _show_cap(row, "request_cap", by_key),
     }
@@ -63,8 +65,16 @@ def _name_period(period: str) -> str:
     return "in all" if period == "ever" else f"in {period}"
 
 
+def _show_amount(row: Row, amount: str, requests: str) -> Cell:
+    if row["limit"] == "request_cap":
+        return make_cell(requests, row[requests])
+    return make_cell(amount, row[amount])
+
+
 LIMIT_CELLS: Final[Mapping[str, MakeCell]] = {
     "used": show_use,
+    "held": lambda row: _show_amount(row, "held_nanousd", "requests_in_flight"),
+    "left": lambda row: _show_amount(row, "left_nanousd", "requests_left"),
     "limit": lambda row: Cell(row["limit"].replace("_", " ").capitalize()),
 }
 

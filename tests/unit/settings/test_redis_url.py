@@ -7,6 +7,7 @@ from rig.settings_files import edit, write_files
 
 from addon.settings.errors import SettingsError
 from addon.settings.overview import find_file_warnings
+from addon.settings.redis_url import hide_credentials
 from addon.settings.sealed_secrets import MasterKeys, make_master_key
 from addon.settings.secrets import KEY_VARIABLE
 from addon.settings.settings import Settings, load_settings
@@ -90,3 +91,28 @@ def test_a_variable_that_is_not_set_opens_no_redis_and_does_not_matter_without_o
     settings = load(conf_file, "env:REDIS_URL_THAT_IS_NOT_SET", backend="sqlite")
     with pytest.raises(StoreUnavailable, match=f"^state.redis_url: {NAMES_UNSET}$"):
         find_redis_url(settings.conf)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (PLAIN, PLAIN),
+        (URL, "rediss://redis.internal:6380/0"),
+        ("redis://user:word@h", "redis://h"),
+        ("redis://h:1/2?password=word", "redis://h:1/2"),
+        ("redis://:word@[::1]:1/2", "redis://[::1]:1/2"),
+        ("unix:///run/redis.sock?password=word", "unix:///run/redis.sock"),
+        ("unix://:word@/run/redis.sock", "unix:///run/redis.sock"),
+        # A password that is not escaped ends the address too early.
+        ("redis://:wo/rd@h:1/0", "a URL that is not shown"),
+        ("redis://:12/34@h:1/0", "a URL that is not shown"),
+        ("redis://:12#word@h", "a URL that is not shown"),
+        ("redis://user:12?word@h", "a URL that is not shown"),
+        ("redis://:word@h:port", "a URL that is not shown"),
+        ("redis://h/word", "redis://h"),
+        ("redis://[word", "a URL that is not shown"),
+        ("word", "a URL that is not shown"),
+    ],
+)
+def test_a_url_is_shown_without_its_credentials(url: str, shown: str) -> None:
+    assert hide_credentials(url) == shown
