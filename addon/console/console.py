@@ -1,44 +1,116 @@
 """``Console``: answers the requests of the admin port that are not for health, readiness and metrics."""
 
+import asyncio
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, override
 
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, StaticFileHandler
 
-from addon.console.page import ViewHandler, set_headers
+from addon.console.access.guard import AccessError, Guard
+from addon.console.access.login import LoginHandler, LogoutHandler
+from addon.console.page import ConsoleHandler, ViewHandler, set_headers
 from addon.console.parts import PARTS
 from addon.console.reader import Reader
 from addon.console.sources import Sources
+from addon.runtime.local_http import connection_of
+
+log = logging.getLogger("tollgate.console")
+
+MAX_FORM_BYTES: Final = 1_048_576
+"""The largest form of someone who is logged in: a whole workspace file."""
+
+MAX_BODY_BYTES: Final = 16_384
+"""The largest body of everyone else."""
+
+ANSWER_S: Final = 60.0
+"""How long an answer may take until its client has it."""
 
 _FOLDER: Final = Path(__file__).parent
 
 
 class _StaticHandler(StaticFileHandler):
-    """The style sheet, the script and the icon."""
+    """The style sheet, the script and the icon, also for those who are not logged in."""
+
+    guard: Guard
+
+    @override
+    def initialize(self, path: str, guard: Guard) -> None:  # type: ignore[override]
+        super().initialize(path)
+        self.guard = guard
 
     @override
     def set_default_headers(self) -> None:
         set_headers(self)
+        # A browser asks whether it has changed, and mostly gets a 304.
+        self.set_header("Cache-Control", "no-cache")
+
+    @override
+    def prepare(self) -> None:
+        try:
+            self.guard.check_address(self.request)
+        except AccessError as error:
+            self.send_error(error.status)
+
+    @override
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        self.set_header("Content-Type", "text/plain; charset=UTF-8")
+        self.finish(f"{status_code}\n")
+
+    @override
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        ConsoleHandler.log_exception(self, typ, value, tb)  # type: ignore[arg-type]
 
 
 class Console:
-    """The console of one gateway, with the ledger at ``database``. Its work ends with ``close``."""
+    """The console of one gateway, with the ledger at ``database``. Its work ends with ``close``.
 
-    def __init__(self, sources: Sources, database: Path) -> None:
+    ``addresses`` are those of its listening sockets, as ``getsockname`` gives them.
+    """
+
+    def __init__(self, sources: Sources, database: Path, addresses: Sequence[object]) -> None:
         self._reader = Reader(database)
-        parts: dict[str, Any] = {"sources": sources, "reader": self._reader}
+        self._guard = Guard(sources.settings, addresses)
+        parts: dict[str, Any] = {"sources": sources, "reader": self._reader, "guard": self._guard}
+        static = {"path": _FOLDER / "static", "guard": self._guard}
         self._application = Application(
-            [(r"/static/(.*)", _StaticHandler, {"path": _FOLDER / "static"}), (r".*", ViewHandler, parts)],
+            [
+                (r"/static/(.*)", _StaticHandler, static),
+                (r"/login", LoginHandler, parts),
+                (r"/logout", LogoutHandler, parts),
+                (r".*", ViewHandler, parts),
+            ],
             ui_modules=PARTS,
             template_path=str(_FOLDER / "templates"),
             log_function=lambda _: None,  # no access log, as on the rest of the port
         )
 
-    def answer(self, request: HTTPServerRequest) -> None:
-        """Begin to answer a request."""
-        self._application(request)
+    @property
+    def is_open(self) -> bool:
+        """Whether the console is served. If not, its paths do not exist."""
+        return self._guard.is_open
+
+    def find_max_body(self, request: HTTPServerRequest) -> int:
+        """Return the largest body of a request, of which only the head is here."""
+        return MAX_FORM_BYTES if self._guard.may_post(request) else MAX_BODY_BYTES
+
+    async def answer(self, request: HTTPServerRequest) -> None:
+        """Answer a request. Raises TimeoutError when its client does not take the answer."""
+        found = self._application.find_handler(request)
+        handler = found.handler_class(self._application, request, **found.handler_kwargs)
+        if task := asyncio.current_task():
+            # tornado would go on for a client that has left.
+            connection_of(request).set_close_callback(lambda: _cancel(task))
+        async with asyncio.timeout(ANSWER_S):
+            await handler._execute([], *found.path_args, **found.path_kwargs)
 
     def close(self) -> None:
         """Begin no more pages."""
+        self._guard.close()
         self._reader.close()
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()

@@ -5,12 +5,17 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from http.client import responses
+from math import ceil
 from typing import Any, Final, override
 
 from tornado.escape import url_unescape
 from tornado.httputil import url_concat
+from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler
 
+from addon.console.access.browsers import Cookie
+from addon.console.access.guard import READING, AccessError, Guard, LoginNeededError, Visitor
+from addon.console.access.password import TooOftenError
 from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
 from addon.console.parts import API, make_namespace
 from addon.console.query import ParameterError, Query
@@ -33,6 +38,8 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "X-Robots-Tag": "noindex",
     "Cache-Control": "no-store",
 }
 
@@ -47,25 +54,79 @@ def set_headers(handler: RequestHandler) -> None:
 class ConsoleHandler(RequestHandler):
     """A request to the console. Every answer has ``HEADERS``."""
 
+    SUPPORTED_METHODS = ("GET", "HEAD", "POST")
     sources: Sources
     reader: Reader
+    guard: Guard
     query: Query
+    visitor: Visitor
 
     @override
-    def initialize(self, sources: Sources, reader: Reader) -> None:
+    def initialize(self, sources: Sources, reader: Reader, guard: Guard) -> None:
         self.sources = sources
         self.reader = reader
+        self.guard = guard
         self.query = Query({})
+        self.visitor = Visitor()
 
     @override
     def set_default_headers(self) -> None:
         set_headers(self)
 
     @override
+    async def prepare(self) -> None:
+        """Answer a request that may not see the page. Else set ``visitor``."""
+        try:
+            self.guard.check_address(self.request)
+            if not self._has_method():
+                self.set_header("Allow", ", ".join(READING))
+                return self.fail(405, "This page is only read.")
+            await self.admit()
+        except AccessError as error:
+            return self.fail(error.status, str(error))
+        except TooOftenError as error:
+            return self.fail_too_often(error)
+        except LoginNeededError:
+            return self._ask_for_login()
+        self.use_cookie(self.visitor.cookie)
+        return None
+
+    def _has_method(self) -> bool:
+        return self.request.method in READING or type(self).post is not RequestHandler.post
+
+    async def admit(self) -> None:
+        """Set ``visitor``. Raises as ``Guard.admit`` does."""
+        self.visitor = await self.guard.admit(self.request, is_api=self.is_api)
+
+    def _ask_for_login(self) -> None:
+        if self.is_api:
+            # Basic works, too. It is not offered, because a browser would ask for a user and keep the password.
+            self.set_header("WWW-Authenticate", 'Bearer realm="tollgate console"')
+            return self.fail(401, "Send the password of the console: Authorization: Bearer PASSWORD.")
+        wanted = (self.request.method in READING and self.request.uri) or "/"
+        self.redirect(url_concat("/login", {"next": wanted}) if wanted != "/" else "/login", status=303)
+        return None
+
+    def use_cookie(self, cookie: Cookie | None) -> None:
+        """Set a cookie, if there is one."""
+        if cookie:
+            self.set_cookie(cookie.name, cookie.value, **cookie.attributes)
+
+    def fail_too_often(self, error: TooOftenError) -> None:
+        """Answer that the password was sent too often."""
+        self.set_header("Retry-After", str(ceil(error.wait_s)))
+        self.fail(429, f"Too many attempts. Try again in {ceil(error.wait_s)} s.")
+
+    @property
+    @override
+    def xsrf_token(self) -> bytes:
+        """The token of forms, for ``xsrf_form_html`` in templates."""
+        return self.visitor.form_token.encode()
+
+    @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs.get("exc_info", (None, None, None))[1]
-        message = error.log_message if isinstance(error, HTTPError) else None
-        self.fail(status_code, (message or responses[status_code]).replace("%%", "%"))
+        # No message of tornado: it may quote the request.
+        self.fail(status_code, responses.get(status_code, "Error"))
 
     def fail(self, status: int, message: str) -> None:
         """Answer with an error: a page, or JSON below ``API``."""
@@ -80,7 +141,8 @@ class ConsoleHandler(RequestHandler):
 
     @override
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        if not isinstance(value, HTTPError):
+        # A client that leaves, or sends what is no request, is no fault.
+        if not isinstance(value, HTTPError | StreamClosedError):
             log.error("a page failed: %s", self.request.path, exc_info=(typ, value, tb))
 
     @property
@@ -94,7 +156,13 @@ class ConsoleHandler(RequestHandler):
 
     def frame(self, name: str) -> Mapping[str, Any]:
         """Return what the frame of every page needs."""
-        return {"title": name.capitalize(), "page_name": name, "navigation": NAVIGATION}
+        is_in = self.visitor.session is not None
+        return {
+            "title": name.capitalize(),
+            "page_name": name,
+            "navigation": NAVIGATION,
+            "is_logged_in": is_in,
+        }
 
 
 class ViewHandler(ConsoleHandler):
@@ -128,6 +196,7 @@ class ViewHandler(ConsoleHandler):
     async def _read(self, page: Page, names: Sequence[str]) -> tuple[str, str | bytes]:
         """Return the content type and the body. The reader's thread makes both, templates included."""
         self.query = query = self._parse_query(page)
+        self.reader.check()
         live, settings, now = await self.sources.read(), self.sources.settings(), datetime.now(UTC)
 
         def make(ledger: sqlite3.Connection) -> tuple[str, str | bytes]:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from time import monotonic
 from typing import Final
 
@@ -38,28 +39,39 @@ class Reader:
         self._database = database
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="console")
         self._waiting = 0
+        self._is_closed = Event()
+
+    def check(self) -> None:
+        """Raise BusyError when ``read`` would."""
+        if self._waiting >= MAX_WAITING:
+            raise BusyError
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` in the thread, and return its result.
 
         Raises BusyError, SlowError, OSError and ``sqlite3.Error``.
         """
-        if self._waiting >= MAX_WAITING:
-            raise BusyError
+        self.check()
         self._waiting += 1
+        is_left = Event()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, is_left)
         finally:
+            is_left.set()
             self._waiting -= 1
 
     def close(self) -> None:
-        """Begin no more work."""
+        """Begin no more work, and end the statement that runs."""
+        self._is_closed.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _run[T](self, work: Callable[[sqlite3.Connection], T], is_left: Event) -> T:
+        """Run ``work``. Its statements end when they take too long, when the client has left, and at ``close``."""
         end_s = monotonic() + TIMEOUT_S
         with open_report(self._database) as ledger:
-            ledger.set_progress_handler(lambda: monotonic() > end_s, _STEPS)
+            ledger.set_progress_handler(
+                lambda: is_left.is_set() or self._is_closed.is_set() or monotonic() > end_s, _STEPS
+            )
             try:
                 return work(ledger)
             except sqlite3.OperationalError as error:

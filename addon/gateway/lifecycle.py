@@ -110,9 +110,9 @@ class Lifecycle:
         if self.admin:
             with name_setting("[admin]", "--admin-port", conf.port):
                 listening = sockets or [bind(conf.host, conf.port)]
-            await self.admin.start_on(listening, self._make_console())
+            await self.admin.start_on(listening, self._make_console(listening))
 
-    def _make_console(self) -> "Console":
+    def _make_console(self, listening: Iterable[socket.socket]) -> "Console":
         # Imported here, because a worker has no console.
         from addon.console.console import Console
         from addon.console.sources import Sources
@@ -129,6 +129,7 @@ class Lifecycle:
                 find_files=watcher.find_changed_files,
             ),
             self.deps.settings.conf.paths.database,
+            [one.getsockname() for one in listening],
         )
 
     async def stop(self) -> None:

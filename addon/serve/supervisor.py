@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -110,9 +110,10 @@ class Supervisor:
         """See ``Service.open_admin``."""
         if not self._is_admin_open:
             self._is_admin_open = True
-            await self.admin.start_on(self._ports["admin"].copies(), self._make_console())
+            listening = self._ports["admin"].copies()
+            await self.admin.start_on(listening, self._make_console([one.getsockname() for one in listening]))
 
-    def _make_console(self) -> Console:
+    def _make_console(self, addresses: Sequence[object]) -> Console:
         sources = Sources(
             settings=lambda: self.settings,
             readiness=self.readiness,
@@ -121,7 +122,7 @@ class Supervisor:
             settings_age_s=lambda: self.watcher.age_s,
             find_files=self.watcher.find_changed_files,
         )
-        return Console(sources, self.settings.conf.paths.database)
+        return Console(sources, self.settings.conf.paths.database, addresses)
 
     async def wait(self) -> None:
         """See ``Service.wait``."""

@@ -25,8 +25,10 @@ log = logging.getLogger("tollgate.admin")
 
 JSON = "application/json"
 METHODS = ("GET", "HEAD")
-MAX_BODY_BYTES = 1_048_576
-"""The largest form of the console: a whole workspace file."""
+MAX_BODY_BYTES = 16_384
+"""The largest body of a request. The console may allow more."""
+MAX_CONNECTIONS = 256
+"""One more closes the connection that was silent for longest, so that no one can keep others out by doing nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,15 @@ type Page = Callable[[], Awaitable[tuple[int, str, bytes]]]
 class OtherPages(Protocol):
     """The pages at all other paths of the port."""
 
-    def answer(self, request: "HTTPServerRequest") -> None:
-        """Begin to answer ``request``."""
+    @property
+    def is_open(self) -> bool:
+        """Whether there are other pages now."""
+
+    def find_max_body(self, request: "HTTPServerRequest") -> int:
+        """Return the largest body of a request, of which only the head is here."""
+
+    async def answer(self, request: "HTTPServerRequest") -> None:
+        """Answer ``request``."""
 
     def close(self) -> None:
         """Begin no more answers."""
@@ -72,7 +81,8 @@ class Admin:
         # Imported here, so that commands that serve nothing do not wait for tornado.
         from addon.runtime.local_http import LocalServer
 
-        self._server = LocalServer(self._answer, MAX_BODY_BYTES)
+        find_max_body = others.find_max_body if others else None
+        self._server = LocalServer(self._answer, MAX_BODY_BYTES, find_max_body, MAX_CONNECTIONS)
         self._server.start_on(sockets)
         url = base_url(*sockets[0].getsockname()[:2])
         log.info("admin listening", extra={"event": "admin listening", "url": url})
@@ -102,8 +112,8 @@ class Admin:
         from addon.runtime.local_http import send_answer
 
         page = self.pages.get(request.path)
-        if page is None and self._others:
-            return self._others.answer(request)
+        if page is None and self._others and self._others.is_open:
+            return await self._others.answer(request)
         if page is None:
             unknown = Refusal("not_found", f"There is no page {mask_credentials(request.path)!r} here.")
             return await send_answer(request, *_refused(unknown))

@@ -49,7 +49,11 @@ def render(part: str, *values: Any, url: str = "/calls?range=day&workspace=acme"
     templates = str(ROOT / "addon/console/templates")
     application = Application([], ui_modules=PARTS, template_path=templates)
     handler = ConsoleHandler(
-        application, HTTPServerRequest("GET", url, connection=_Connection()), sources=None, reader=None
+        application,
+        HTTPServerRequest("GET", url, connection=_Connection()),
+        sources=None,
+        reader=None,
+        guard=None,
     )
     handler.query = Query({name: value[0].decode() for name, value in handler.request.arguments.items()})
     html = handler.ui["modules"][part](*values, **named)

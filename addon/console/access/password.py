@@ -1,0 +1,146 @@
+"""``PasswordCheck``: compares passwords slowly, in a thread, and not too often."""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from time import monotonic
+from types import MappingProxyType
+from typing import Final
+
+from pydantic import SecretStr
+
+from addon.console.access.back_off import BackOff, network_of
+from addon.settings.console_password import MAX_CHARS, normalize_password
+
+log = logging.getLogger("tollgate.console")
+
+MAX_WAITING: Final = 4
+"""How many passwords may wait for the thread."""
+
+_SALT: Final = b"tollgate console password v1"
+"""The same on all machines, so that a session holds on all of them."""
+
+_COST: Final = 2**15
+"""scrypt takes 32 MiB and about a tenth of a second with it."""
+
+_MAX_REMEMBERED: Final = 256
+_FAILED: Final = MappingProxyType({"event": "console login failed"})
+
+
+class TooOftenError(Exception):
+    """Too many attempts. The next one may come after ``wait_s``."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(f"wait {wait_s:.0f} s")
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What is derived of a password: one half to compare, one half that signs cookies."""
+
+    verifier: bytes = field(repr=False)
+    signing: str = field(repr=False)
+
+
+def derive_keys(password: str) -> Keys:
+    """Return the keys of a password. This takes long on purpose."""
+    text = normalize_password(password).encode("utf-8", "replace")
+    made = hashlib.scrypt(text, salt=_SALT, n=_COST, r=8, p=1, maxmem=2**26, dklen=64)
+    return Keys(made[:32], made[32:].hex())
+
+
+class PasswordCheck:
+    """Compares passwords with the configured one, one at a time. Its work ends with ``close``."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="console-password")
+        self._waiting = 0
+        self._back_off = BackOff()
+        self._configured: SecretStr | None = None
+        self._derived: Future[Keys] | None = None
+        # Only digests are kept, with a key of this process.
+        self._key = secrets.token_bytes(32)
+        self._right: OrderedDict[str, bytes] = OrderedDict()
+        self._wrong: OrderedDict[bytes, None] = OrderedDict()
+
+    def configure(self, password: SecretStr) -> None:
+        """Compare with this password from now on."""
+        if password != self._configured:
+            self._configured = password
+            self._derived = self._thread.submit(derive_keys, password.get_secret_value())
+            self._right.clear()
+            self._wrong.clear()
+
+    @property
+    def keys_now(self) -> Keys | None:
+        """The keys of the configured password, None while they are being made."""
+        made = self._derived
+        return made.result() if made and made.done() and not made.cancelled() else None
+
+    async def keys(self) -> Keys:
+        """Return the keys of the configured password. Call ``configure`` before."""
+        assert self._derived  # noqa: S101  (``configure`` comes first)
+        if (keys := self.keys_now) is not None:
+            return keys
+        # A client that leaves must not cancel what others wait for.
+        return await asyncio.shield(asyncio.wrap_future(self._derived))
+
+    async def is_right(self, password: str, address: str, browser: str = "") -> bool:
+        """Return whether this is the password. Raises TooOftenError.
+
+        Failures count for the ``address``, or for a ``browser`` that has logged in before.
+
+        A right password is remembered for the one who sent it, so that a program pays for scrypt once. A wrong one is
+        remembered, too: a program that sends it again and again keeps no one else out.
+        """
+        keys, digest = await self.keys(), self._digest(password)
+        who = f"browser {browser}" if browser else network_of(address)
+        known = bool(browser) or who in self._right
+        if wait_s := self._back_off.wait_s(who, monotonic(), known=known):
+            raise TooOftenError(wait_s)
+        if hmac.compare_digest(self._right.get(who, b""), digest):
+            self._right.move_to_end(who)
+            return True
+        if len(password) > MAX_CHARS or digest in self._wrong:
+            return False
+        if self._waiting >= MAX_WAITING:
+            raise TooOftenError(1)
+        self._back_off.begin(who, monotonic(), known=known)
+        is_right = await self._compare(password, keys)
+        if keys is not self.keys_now:
+            return False  # The configured password has just changed.
+        if not is_right:
+            _remember(self._wrong, digest, None)
+            log.warning("a wrong password for the console, from %s", address, extra=_FAILED)
+            return False
+        self._back_off.succeed(who)
+        _remember(self._right, who, digest)
+        return True
+
+    async def _compare(self, password: str, keys: Keys) -> bool:
+        self._waiting += 1
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._thread, derive_keys, password)
+        finally:
+            self._waiting -= 1
+        return hmac.compare_digest(found.verifier, keys.verifier)
+
+    def close(self) -> None:
+        """Begin no more work."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _digest(self, password: str) -> bytes:
+        return hmac.new(self._key, password.encode("utf-8", "replace"), hashlib.sha256).digest()
+
+
+def _remember[K, V](found: OrderedDict[K, V], key: K, value: V) -> None:
+    found[key] = value
+    found.move_to_end(key)
+    if len(found) > _MAX_REMEMBERED:
+        found.popitem(last=False)
