@@ -69,7 +69,7 @@ def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
             checked = count_rows(connection)
         # Counters and holds are in Redis, so they are not counted here.
         return {
-            name: checked[name] for name in ("calls", "wallet_entries", "wallets", "refusals")
+            name: checked[name] for name in ("calls", "wallet_entries", "wallets", "refusals", "audit_lines")
         }, discrepancies
     with open_ledger(path) as connection:
         return count_rows(connection), verify_file(connection)

@@ -11,6 +11,8 @@ from tornado.web import Application, StaticFileHandler
 
 from addon.console.access.guard import AccessError, Guard
 from addon.console.access.login import LoginHandler, LogoutHandler
+from addon.console.changes.handlers import DoneHandler, FormHandler
+from addon.console.changes.maker import Maker
 from addon.console.page import ConsoleHandler, ViewHandler, set_headers
 from addon.console.parts import PARTS
 from addon.console.reader import Reader
@@ -73,6 +75,8 @@ class Console:
     def __init__(self, sources: Sources, database: Path, addresses: Sequence[object]) -> None:
         self._reader = Reader(database)
         self._guard = Guard(sources.settings, addresses)
+        self._maker = Maker(sources.settings)
+        self._maker.settle_dead()
         parts: dict[str, Any] = {"sources": sources, "reader": self._reader, "guard": self._guard}
         static = {"path": _FOLDER / "static", "guard": self._guard}
         self._application = Application(
@@ -80,8 +84,11 @@ class Console:
                 (r"/static/(.*)", _StaticHandler, static),
                 (r"/login", LoginHandler, parts),
                 (r"/logout", LogoutHandler, parts),
+                (r"/changes/done/([^/]+)", DoneHandler, parts),
+                (r"/changes/.*", FormHandler, parts),
                 (r".*", ViewHandler, parts),
             ],
+            maker=self._maker,
             ui_modules=PARTS,
             template_path=str(_FOLDER / "templates"),
             log_function=lambda _: None,  # no access log, as on the rest of the port
@@ -107,9 +114,10 @@ class Console:
             await handler._execute([], *found.path_args, **found.path_kwargs)
 
     def close(self) -> None:
-        """Begin no more pages."""
+        """Begin no more pages, and no more changes."""
         self._guard.close()
         self._reader.close()
+        self._maker.close()
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from addon.console.view import Reading, View
+from addon.console.views.audit import PARAMETERS as AUDIT_PARAMETERS
+from addon.console.views.audit import load_audit
 from addon.console.views.models import PARAMETERS as MODELS_PARAMETERS
 from addon.console.views.models import load_models
 from addon.console.views.settings import load_gateway_settings
@@ -48,11 +50,13 @@ PAGES: Final = (
     Page(f"/workspaces/{_ID}", "workspace", "Workspace", load_workspace, WORKSPACE_PARAMETERS),
     Page("/models", "models", "Models", load_models, MODELS_PARAMETERS),
     Page("/settings", "settings", "Settings", load_gateway_settings),
+    Page("/audit", "audit", "Audit", load_audit, AUDIT_PARAMETERS),
 )
 
 NAVIGATION: Final = (
     ("/workspaces", "workspaces", "Workspaces"),
     ("/models", "models", "Models"),
     ("/settings", "settings", "Settings"),
+    ("/audit", "audit", "Audit"),
 )
 """The links at the top of each page: path, name of the page, text."""

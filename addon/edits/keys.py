@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
+from addon.edits.diff import NO_KEY_YET
 from addon.edits.toml_lines import Changes, Value, add_table, describe_changes, set_values
 from addon.edits.workspace_files import (
     EditError,
@@ -34,9 +35,6 @@ SETTABLE: Final = (
     "request_reset",
 )
 """The keys of ``[[keys]]`` that an edit may change."""
-
-NO_KEY_YET: Final = "0" * 64
-"""The hash in a plan that is only shown. A key is made when the plan is applied."""
 
 _COPIED: Final = tuple(name for name in SETTABLE if name != "label")
 _RESETS: Final = {"spend_reset": "spend_cap_usd", "request_reset": "request_cap"}

@@ -24,7 +24,8 @@ _WHEN_IS: Final = (
 class Setting:
     """One key of a file with its option, and its ``label`` in a form.
 
-    ``parse`` is None for a choice or a flag. ``remover`` removes the key.
+    ``parse`` is None for a choice or a flag. ``remover`` removes the key. A form shows ``hint`` instead of ``help``,
+    if there is one.
     """
 
     key: str
@@ -36,6 +37,7 @@ class Setting:
     choices: Sequence[str] = ()
     can_repeat: bool = False
     can_remove: bool = True
+    hint: str = ""
 
     @property
     def remover(self) -> str:
@@ -117,6 +119,7 @@ KEY_SETTINGS: Final = (
         "PATTERN",
         parse_names,
         can_repeat=True,
+        hint="The only models that it may use, separated by commas: slugs, or beginnings of slugs and *.",
     ),
     Setting(
         "expires_at",
@@ -141,6 +144,7 @@ KEY_SETTINGS: Final = (
         "Spend cap begins again",
         choices=get_args(Reset),
         can_remove=False,
+        hint="When the period of the spend cap begins again.",
     ),
     Setting(
         "request_cap", "--request-cap", "The most requests in a period.", "Request cap", "N", parse_count
@@ -152,6 +156,7 @@ KEY_SETTINGS: Final = (
         "Request cap begins again",
         choices=get_args(Reset),
         can_remove=False,
+        hint="When the period of the request cap begins again.",
     ),
 )
 WORKSPACE_SETTINGS: Final = (

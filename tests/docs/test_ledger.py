@@ -20,7 +20,7 @@ from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERR
 PAGE = (ROOT / "docs" / "ledger.md").read_text()
 
 
-@pytest.mark.parametrize("table", ["usage", "rollups", "refusals", "wallet_entries", "alerts"])
+@pytest.mark.parametrize("table", ["usage", "rollups", "refusals", "wallet_entries", "alerts", "audit"])
 def test_every_column_is_documented_with_its_type_in_the_order_of_the_table(table: str) -> None:
     section = PAGE.split(f"## The table `{table}`")[1].split("\n## ")[0]
     documented = re.findall(r"^\| `(\w+)` \| (TEXT|INTEGER) \| (yes|no) \| \S", section, re.MULTILINE)

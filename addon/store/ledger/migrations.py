@@ -246,6 +246,46 @@ def m0012_small_tables(db: "Database") -> None:
             db.conn.execute(trigger)
 
 
+def m0013_audit(db: "Database") -> None:
+    """The audit log, and the changes that are being made. Source: docs/ledger.md."""
+    columns = """
+            at TEXT NOT NULL CHECK (at GLOB '????-??-??T??:??:??.???+00:00'),
+            source TEXT NOT NULL,
+            address TEXT NOT NULL,
+            session TEXT NOT NULL,
+            action TEXT NOT NULL CHECK (action <> ''),
+            workspace TEXT NOT NULL,
+            subject TEXT,
+            change TEXT NOT NULL
+    """
+    db.conn.execute(f"""
+        CREATE TABLE audit (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            {columns.strip()},
+            outcome TEXT NOT NULL CHECK (outcome IN ('made', 'unknown'))
+        ) STRICT
+    """)
+    db.conn.execute("CREATE INDEX audit_workspace ON audit (workspace, number)")
+    # REPLACE deletes a row without the trigger of DELETE, so an insertion is checked, too.
+    for event, when in (
+        ("UPDATE", ""),
+        ("DELETE", ""),
+        ("INSERT", "WHEN EXISTS (SELECT 1 FROM audit WHERE number = NEW.number)"),
+    ):
+        db.conn.execute(
+            f"CREATE TRIGGER audit_no_{event} BEFORE {event} ON audit {when}"
+            " BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"
+        )
+    db.conn.execute(f"""
+        CREATE TABLE audit_intents (
+            id TEXT NOT NULL PRIMARY KEY,
+            {columns.strip()},
+            -- How to find out whether the change was made, as JSON.
+            evidence TEXT NOT NULL
+        ) STRICT, WITHOUT ROWID
+    """)
+
+
 STEPS = (
     m0001_usage,
     m0002_money,
@@ -259,6 +299,7 @@ STEPS = (
     m0010_refusals,
     m0011_days,
     m0012_small_tables,
+    m0013_audit,
 )
 
 

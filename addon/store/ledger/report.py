@@ -51,7 +51,7 @@ def find_refusals(connection: sqlite3.Connection, wanted: Filter, limit: int | N
     Workspace and key are None where no valid key was sent. An hour counts if any moment of it is wanted. Of the filter
     only workspace, key and time apply.
     """
-    if not _has_refusals(connection):
+    if not has_table(connection, "refusals"):
         return Table(REFUSAL_COLUMNS, [])
     conditions = {
         "workspace = ?": wanted.workspace,
@@ -69,10 +69,9 @@ def find_refusals(connection: sqlite3.Connection, wanted: Filter, limit: int | N
     return _table(connection.execute(sql, (*given.values(), -1 if limit is None else limit)))
 
 
-def _has_refusals(connection: sqlite3.Connection) -> bool:
-    """Return False for a ledger that an older version has used last, before a gateway has opened it."""
-    sql = "SELECT 1 FROM sqlite_schema WHERE name = 'refusals'"
-    return connection.execute(sql).fetchone() is not None
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Return False for a later table, if an older version has used the ledger last, and no gateway has opened it."""
+    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchone() is not None
 
 
 def find_names(connection: sqlite3.Connection, by: str, workspace: str | None = None) -> set[str]:
@@ -83,7 +82,7 @@ def find_names(connection: sqlite3.Connection, by: str, workspace: str | None = 
     column = GROUPS[by][-1]
     within = workspace if by == "key" else None
     found = find_recorded_names(connection, column, within)
-    if by in {"workspace", "key"} and _has_refusals(connection):
+    if by in {"workspace", "key"} and has_table(connection, "refusals"):
         where, values = ("workspace = ?", [within]) if within else ("workspace <> ''", [])
         sql = f"SELECT DISTINCT {column} FROM refusals WHERE {where}"  # noqa: S608
         found.update(name for (name,) in connection.execute(sql, values))
@@ -213,8 +212,10 @@ def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
         "counters": "SELECT count(*) FROM spend",
         "holds": "SELECT count(*) FROM holds",
     }
-    if _has_refusals(connection):
+    if has_table(connection, "refusals"):
         counts["refusals"] = "SELECT coalesce(sum(count), 0) FROM refusals"
+    if has_table(connection, "audit"):
+        counts["audit_lines"] = "SELECT count(*) FROM audit"
     return {name: connection.execute(sql).fetchone()[0] for name, sql in counts.items()}
 
 

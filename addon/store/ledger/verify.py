@@ -1,4 +1,7 @@
-"""The checks of ``tollgate ledger verify``: rows, counters, wallets, holds and rollups agree to the nano-dollar."""
+"""The checks of ``tollgate ledger verify``: rows, counters, wallets, holds and rollups agree to the nano-dollar.
+
+The audit log has each of its lines.
+"""
 
 import asyncio
 import sqlite3
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from addon.store.ledger.audit import find_audit_gaps
 from addon.store.ledger.recount import CounterTotals, recount
 from addon.store.ledger.rollups import find_wrong
 from addon.store.ledger.rows import CALL
@@ -39,6 +43,7 @@ def verify(connection: sqlite3.Connection) -> list[str]:
             f"{table.name} of {period}: the sums differ from the calls"
             for table, period in find_wrong(connection)
         ),
+        *find_audit_gaps(connection),
     ]
 
 

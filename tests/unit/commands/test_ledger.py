@@ -105,11 +105,19 @@ def test_a_sound_ledger_gives_the_counts_of_what_was_checked(lived: Path) -> Non
     result = run(lived, "verify")
     assert (result.exit_code, result.stdout) == (
         0,
-        "2 calls, 2 wallet entries, 1 wallets, 6 counters, 1 holds, 0 refusals: no discrepancies\n",
+        "2 calls, 2 wallet entries, 1 wallets, 6 counters, 1 holds, 0 refusals, 0 audit lines: no discrepancies\n",
     )
     as_json = run(lived, "verify", "--json")
     assert json.loads(as_json.stdout) == {
-        "checked": {"calls": 2, "wallet_entries": 2, "wallets": 1, "counters": 6, "holds": 1, "refusals": 0},
+        "checked": {
+            "calls": 2,
+            "wallet_entries": 2,
+            "wallets": 1,
+            "counters": 6,
+            "holds": 1,
+            "refusals": 0,
+            "audit_lines": 0,
+        },
         "discrepancies": [],
     }
 
@@ -231,7 +239,9 @@ def test_counters_in_redis_are_verified_against_the_ledger(
     use(other, live)
     sound = run(one, "verify")
     assert sound.exit_code == 0, sound.output
-    assert sound.stdout == "2 calls, 2 wallet entries, 1 wallets, 0 refusals: no discrepancies\n"
+    assert (
+        sound.stdout == "2 calls, 2 wallet entries, 1 wallets, 0 refusals, 0 audit lines: no discrepancies\n"
+    )
     redis_server.command("HINCRBY", "tollgate:{acme}:spend:key:acme/ci:ever", "spent", 1)
     wrong = run(one, "verify")
     assert wrong.exit_code == 1

@@ -23,7 +23,9 @@ from addon.store.protocol import Settlement, Store
 from unit.commands.test_ledger import conf_in, live, path_of, row_of, run, use
 from unit.store.ledger.test_copies import make_earlier
 
-SOUND = "2 calls, 2 wallet entries, 1 wallets, 6 counters, 1 holds, 0 refusals: no discrepancies\n"
+SOUND = (
+    "2 calls, 2 wallet entries, 1 wallets, 6 counters, 1 holds, 0 refusals, 0 audit lines: no discrepancies\n"
+)
 
 
 @pytest.fixture

@@ -1,0 +1,105 @@
+"""``Field``: a field of a form, and what was typed into it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from addon.edits.toml_lines import Changes, Value, format_value
+from addon.edits.typed_settings import Setting
+
+type Kind = Literal["text", "textarea", "select", "checkbox", "password"]
+
+MAX_CHARS: Final = 4000
+"""The longest text of a field, unless it says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a form. ``parse`` returns the value of a text, or raises ``ValueError`` with what is wrong.
+
+    An empty text is the value None, and is not parsed. A ``password`` is never shown again.
+    """
+
+    name: str
+    label: str
+    parse: Callable[[str], Any] = str
+    hint: str = ""
+    kind: Kind = "text"
+    options: Sequence[tuple[str, str]] = ()
+    is_required: bool = False
+    max_chars: int = MAX_CHARS
+    rows: int = 12
+
+
+class FieldErrors(Exception):  # noqa: N818  (several errors, one a field)
+    """What is wrong, by the name of the field."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {error}" for name, error in errors.items()))
+        self.errors = errors
+
+
+def parse_fields(fields: Iterable[Field], typed: Mapping[str, str]) -> dict[str, Any]:
+    """Return the value of each field. Raises ``FieldErrors`` with all that is wrong."""
+    values: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for field in fields:
+        try:
+            values[field.name] = _parse(field, typed.get(field.name, ""))
+        except ValueError as error:
+            errors[field.name] = str(error)
+    if errors:
+        raise FieldErrors(errors)
+    return values
+
+
+def _parse(field: Field, text: str) -> Any:
+    text = text if field.kind in ("textarea", "password") else text.strip()
+    if not text:
+        if field.is_required:
+            raise ValueError("is needed")
+        return None
+    if len(text) > field.max_chars:
+        raise ValueError(f"is longer than {field.max_chars} characters")
+    if field.options and text not in [value for value, _ in field.options]:
+        raise ValueError(f"must be one of {', '.join(value for value, _ in field.options if value)}")
+    return field.parse(text)
+
+
+def make_fields(settings: Iterable[Setting], *, is_new: bool) -> tuple[Field, ...]:
+    """Return fields for keys of a file, with the same texts as the options of commands."""
+    return tuple(_make_field(one, is_new=is_new) for one in settings)
+
+
+def _make_field(setting: Setting, *, is_new: bool) -> Field:
+    hint = setting.hint or setting.help
+    if setting.choices:
+        options = [("", "the default" if is_new else "not set"), *((one, one) for one in setting.choices)]
+        return Field(setting.key, setting.label, str, hint, "select", options)
+    if setting.parse is None:
+        flags = [("", "the default" if is_new else "not set"), ("true", "on"), ("false", "off")]
+        return Field(setting.key, setting.label, lambda text: text == "true", hint, "select", flags)
+    return Field(setting.key, setting.label, setting.parse, hint)
+
+
+def show_value(value: Value | None) -> str:
+    """Return the text of a value of a file that its field parses to the same value."""
+    if value is None:
+        return ""
+    if isinstance(value, bool | datetime):
+        return format_value(value)
+    if isinstance(value, str | int):
+        return str(value)
+    return ", ".join(map(str, value)) or "none"
+
+
+def find_changes(
+    fields: Iterable[Field], typed: Mapping[str, str], values: Mapping[str, Any], current: Mapping[str, str]
+) -> Changes:
+    """Return the new values of the fields whose text is not the current one. An empty text removes a key."""
+    return {
+        field.name: values[field.name]
+        for field in fields
+        if typed.get(field.name, "").strip() != current.get(field.name, "")
+    }

@@ -1,0 +1,133 @@
+"""``Form``: a form as data, ``Asked``: what one person asks for with it, and ``Change``: what would follow."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from addon.console.changes.field import Field, find_changes
+from addon.edits.diff import NO_KEY_YET, DiffLine
+from addon.edits.toml_lines import Changes
+from addon.settings.api_keys import hash_key
+from addon.settings.settings import Settings
+from addon.store.ledger.audit import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The files that are changed: ``folder`` has the workspaces."""
+
+    conf_file: Path
+    folder: Path
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person asks for.
+
+    | field | is |
+    |---|---|
+    | ``names`` | the variable parts of the URL, by name |
+    | ``typed`` | the texts of the fields |
+    | ``values`` | their values; None for an empty field |
+    | ``new_key`` | the API key that is made with the change; None while it is only shown |
+    """
+
+    place: Place
+    form: "Form"
+    names: Mapping[str, str]
+    typed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    new_key: str | None = field(default=None, repr=False)
+
+    @property
+    def workspace(self) -> str:
+        """The id of the workspace: from the URL, or from the field of a new one."""
+        return self.names.get("workspace") or str(self.values.get("workspace") or "")
+
+    @property
+    def key_hash(self) -> str:
+        """The hash of the new key, or what a difference has in its place."""
+        return NO_KEY_YET if self.new_key is None else hash_key(self.new_key)
+
+    def find_changes(self, names: Sequence[str]) -> Changes:
+        """Return the new values of those fields ``names`` that differ from the current ones."""
+        fields = [one for one in self.form.fields if one.name in names]
+        return find_changes(fields, self.typed, self.values, self.form.current(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a change: lines for people, and whether anything was changed."""
+
+    lines: Sequence[str] = ()
+    is_made: bool = True
+
+
+class Change(Protocol):
+    """A change that is not made yet."""
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it does."""
+
+    @property
+    def subject(self) -> str | None:
+        """The id of the key that it is about, if there is one."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Further sentences for the page with the difference."""
+
+    @property
+    def digest(self) -> str:
+        """The digest of the content that it would change. The change is refused where it is another one by then."""
+
+    @property
+    def lines(self) -> Sequence[DiffLine]:
+        """The difference, without secrets."""
+
+    def check(self, place: Place) -> Sequence[str]:
+        """Return the warnings that it would bring. Raises as ``plan``, if it can't be made."""
+
+    def evidence(self) -> Evidence:
+        """Return how to find out whether it was made."""
+
+    def apply(self, place: Place) -> Done:
+        """Make it. The caller has the lock. Raises as ``plan``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form.
+
+    | field | is |
+    |---|---|
+    | ``action`` | the words of the command that does the same, such as ``keys set`` |
+    | ``names`` | the names of the variable parts of its URL; the first is the workspace |
+    | ``current`` | returns the texts of its fields now |
+    | ``plan`` | returns the change |
+    | ``makes_key`` | whether a new API key is made |
+    | ``is_final`` | whether the change can't be taken back |
+    """
+
+    action: str
+    title: str
+    plan: Callable[[Asked], Change]
+    names: Sequence[str] = ("workspace",)
+    fields: Sequence[Field] = ()
+    current: Callable[[Asked], Mapping[str, str]] = lambda _: {}
+    intro: str = ""
+    makes_key: bool = False
+    is_final: bool = False
+
+    @property
+    def path(self) -> str:
+        """The beginning of its URL."""
+        return f"/changes/{self.action.replace(' ', '/')}"
+
+    def url(self, *names: str) -> str:
+        """Return its URL."""
+        return "/".join([self.path, *(quote(name, safe="") for name in names)])

@@ -1,0 +1,160 @@
+"""The handlers of forms: their pages, and the page of a result. Sources: ``changes/__init__.py``, docs/console.md."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final, override
+
+from tornado.escape import url_unescape
+
+from addon.console.changes.field import FieldErrors
+from addon.console.changes.form import Form
+from addon.console.changes.forms import FORMS
+from addon.console.changes.maker import Maker, Preview, RefusedError, Who
+from addon.console.page import ConsoleHandler
+from addon.console.reader import BusyError
+from addon.runtime.listening import base_url
+
+BUSY: Final = "Too many changes are asked for at once. Try again."
+NOT_WAITING: Final = (
+    "This change was shown too long ago, or before the gateway was restarted."
+    " The audit log says whether it was made."
+)
+
+
+class FormHandler(ConsoleHandler):
+    """A form of ``FORMS``, with the page of its difference and its confirmation."""
+
+    @property
+    def maker(self) -> Maker:
+        found: Maker = self.settings["maker"]
+        return found
+
+    @override
+    async def prepare(self) -> None:
+        """Refuse a request to another page, and everyone while nothing may be changed."""
+        await super().prepare()
+        if self._finished:
+            return None
+        found = find_form(self.request.path)
+        if found is None:
+            return self.fail(404, "There is no such form.")
+        self.form, self.names = found
+        if why := self.maker.why_not():
+            return self.fail(403, why)
+        return None
+
+    async def get(self) -> None:
+        """Show the form with the current values."""
+        try:
+            current = await self.maker.read_current(self.form, self.names)
+        except RefusedError as error:
+            return self.fail(404, str(error))
+        except BusyError:
+            return self.fail(503, BUSY)
+        return self._show_form(current)
+
+    async def post(self) -> None:
+        """Show the difference, or make the change of ``token``."""
+        if token := self.get_body_argument("token", ""):
+            return await self._confirm(token)
+        typed = {field.name: self._read(field.name) for field in self.form.fields}
+        if self.get_body_argument("again", ""):
+            return self._show_form(typed)
+        try:
+            preview = await self.maker.show(self.form, self.names, typed)
+        except FieldErrors as errors:
+            return self._show_form(typed, errors.errors, status=400)
+        except RefusedError as error:
+            return self._show_form(typed, fault=str(error), status=400)
+        except BusyError:
+            return self.fail(503, BUSY)
+        return self._show_preview(preview, typed)
+
+    async def _confirm(self, token: str) -> None:
+        waiting = self.maker.waiting.get(token)
+        if waiting is None or (waiting.asked.form, waiting.asked.names) != (self.form, self.names):
+            return self.fail(409, NOT_WAITING)
+        try:
+            result = await self.maker.confirm(waiting, self._who())
+        except RefusedError as error:
+            return self._show_form(waiting.asked.typed, fault=str(error), status=409)
+        except BusyError:
+            return self.fail(503, BUSY)
+        return self.redirect(f"/changes/done/{result}", status=303)
+
+    def _read(self, name: str) -> str:
+        # Browsers send the line ends of a textarea as CR LF.
+        return self.get_body_argument(name, "", strip=False).replace("\r\n", "\n")
+
+    def _who(self) -> Who:
+        session = self.visitor.session
+        # Equal for all changes of a login, and no help to find its cookie.
+        shown = hashlib.sha256(session.id.encode()).hexdigest()[:16] if session else ""
+        return Who(self.request.remote_ip or "", shown)
+
+    def _show_form(
+        self,
+        typed: Mapping[str, str],
+        errors: Mapping[str, str] | None = None,
+        fault: str = "",
+        status: int = 200,
+    ) -> None:
+        shown = {
+            field.name: "" if field.kind == "password" else typed.get(field.name, "")
+            for field in self.form.fields
+        }
+        self.set_status(status)
+        self._render("change_form", typed=shown, errors=errors or {}, fault=fault)
+
+    def _show_preview(self, preview: Preview, typed: Mapping[str, str]) -> None:
+        kept = {field.name: typed[field.name] for field in self.form.fields if field.kind != "password"}
+        self._render("change_preview", preview=preview, kept=kept)
+
+    def _render(self, template: str, **values: Any) -> None:
+        frame = {**self.frame("workspaces"), "title": self.form.title}
+        self.finish(
+            self.render_string(f"{template}.html", form=self.form, names=self.names, **frame, **values)
+        )
+
+
+class DoneHandler(ConsoleHandler):
+    """The page of a result. It shows a new key once."""
+
+    @property
+    def maker(self) -> Maker:
+        found: Maker = self.settings["maker"]
+        return found
+
+    def get(self, name: str) -> None:
+        """Show the result."""
+        result = self.maker.results.get(name)
+        if result is None:
+            return self.fail(404, "There is no such result any more. The audit log has all changes.")
+        new_key = self.maker.take_key(result)
+        shown = {
+            "result": result,
+            "new_key": new_key,
+            "makes_key": result.makes_key,
+            "url": self._public_url(),
+        }
+        frame = {**self.frame("workspaces"), "title": result.title}
+        self.finish(self.render_string("change_done.html", **frame, **shown))
+        return None
+
+    def _public_url(self) -> str:
+        listen = self.sources.settings().conf.listen
+        scheme = "https" if listen.tls_certificate else "http"
+        return base_url(listen.host, listen.port).replace("http", scheme, 1)
+
+
+def find_form(path: str) -> tuple[Form, Mapping[str, str]] | None:
+    """Return the form of a path, with the variable parts of the path by name."""
+    for form in FORMS.values():
+        if path == form.path or path.startswith(f"{form.path}/"):
+            parts = path.removeprefix(form.path).split("/")[1:]
+            if len(parts) != len(form.names) or not all(parts):
+                return None
+            return form, dict(
+                zip(form.names, (url_unescape(part, plus=False) for part in parts), strict=True)
+            )
+    return None

@@ -1,0 +1,133 @@
+"""The forms of API keys: create, change, rotate and revoke."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from addon.console.changes.field import Field, make_fields, show_value
+from addon.console.changes.file_change import FileChange, RevocationChange
+from addon.console.changes.form import Asked, Change, Form
+from addon.edits.keys import SETTABLE, plan_key_changes, plan_new_key, plan_rotation
+from addon.edits.revocation import plan_revocation
+from addon.edits.toml_lines import format_value
+from addon.edits.typed_settings import KEY_SETTINGS, parse_length, parse_text
+from addon.edits.workspace_files import EditError, read_file
+
+SHOWN_ONCE: Final = "The key is shown once, after you confirm. Only its hash is stored."
+IN_USE: Final = "A running gateway uses the change within two seconds."
+
+
+def _plan_create(asked: Asked) -> Change:
+    values = asked.values
+    changes = {name: values[name] for name in SETTABLE if values[name] is not None}
+    plan, key_id = plan_new_key(
+        asked.place.folder,
+        asked.names["workspace"],
+        values["id"],
+        changes,
+        like=values["like"],
+        key_hash=asked.key_hash,
+    )
+    return FileChange(plan, key_id, [SHOWN_ONCE], [IN_USE])
+
+
+def _read_key(asked: Asked) -> Mapping[str, str]:
+    read = read_file(asked.place.folder, asked.names["workspace"])
+    index, _ = read.find_key(asked.names["key"])
+    table = cast(Mapping[str, Any], read.raw["keys"][index])
+    return {name: show_value(table.get(name)) for name in SETTABLE}
+
+
+def _plan_set(asked: Asked) -> Change:
+    changes = asked.find_changes(SETTABLE)
+    plan = plan_key_changes(asked.place.folder, asked.names["workspace"], asked.names["key"], changes)
+    return FileChange(plan, asked.names["key"], (), [IN_USE])
+
+
+def _plan_rotate(asked: Asked) -> Change:
+    grace = asked.values["grace"]
+    planned = plan_rotation(
+        asked.place.folder, asked.names["workspace"], asked.names["key"], grace, asked.key_hash
+    )
+    until = planned.old_until
+    notes = [
+        f"The old key works until {format_value(until)}."
+        if until
+        else "The old key is refused as soon as the gateway has read the file, within two seconds."
+    ]
+    if planned.dropped_until is not None:
+        notes.append(
+            "The key before that one, which would have worked until"
+            f" {format_value(planned.dropped_until)}, is refused from then on."
+        )
+    return FileChange(planned.plan, asked.names["key"], [SHOWN_ONCE, *notes], notes)
+
+
+def _plan_revoke(asked: Asked) -> Change:
+    workspace, key_id = asked.names["workspace"], asked.names["key"]
+    revocation = plan_revocation(asked.place.conf_file, asked.place.folder, workspace, key_id)
+    if revocation.plan is None:
+        raise EditError(
+            f"the file can't be edited: {revocation.in_file.reason}; use: tollgate keys revoke {workspace} {key_id}"
+        )
+    return RevocationChange(revocation.plan, key_id, (), [IN_USE], turn_off=revocation.apply)
+
+
+def _always_exists(asked: Asked) -> Mapping[str, str]:
+    read_file(asked.place.folder, asked.names["workspace"])
+    return {}
+
+
+def _require_key(asked: Asked) -> Mapping[str, str]:
+    _read_key(asked)
+    return {"grace": "24h"}
+
+
+CREATE: Final = Form(
+    action="keys create",
+    title="Create a key",
+    plan=_plan_create,
+    fields=(
+        Field("id", "Id", parse_text, "Its name in logs and in the ledger. If empty: key-1, key-2, …"),
+        Field(
+            "like", "Like", parse_text, "The id of a key whose settings, except for the label, are copied."
+        ),
+        *make_fields(KEY_SETTINGS, is_new=True),
+    ),
+    current=_always_exists,
+    makes_key=True,
+)
+SET: Final = Form(
+    action="keys set",
+    title="Change a key",
+    plan=_plan_set,
+    names=("workspace", "key"),
+    fields=make_fields(KEY_SETTINGS, is_new=False),
+    current=_read_key,
+    intro="An empty field removes the setting.",
+)
+ROTATE: Final = Form(
+    action="keys rotate",
+    title="Rotate a key",
+    plan=_plan_rotate,
+    names=("workspace", "key"),
+    fields=(
+        Field(
+            "grace",
+            "Grace time",
+            parse_length,
+            "How long the old key goes on working: 30m, 24h, 7d; 0 after a leak.",
+            is_required=True,
+        ),
+    ),
+    current=_require_key,
+    intro="The key gets a new secret. Its caps, counters and name go on.",
+    makes_key=True,
+)
+REVOKE: Final = Form(
+    action="keys revoke",
+    title="Revoke a key",
+    plan=_plan_revoke,
+    names=("workspace", "key"),
+    intro="The key stays in the file, because the ledger refers to its name. Its calls are refused.",
+    is_final=True,
+)

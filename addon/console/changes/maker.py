@@ -1,0 +1,203 @@
+"""``Maker``: shows and makes changes, one after the other, in a thread away from the event loop of the calls."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from addon.console.access.edits_allowed import find_unwritable, why_no_edits
+from addon.console.changes.field import parse_fields
+from addon.console.changes.file_change import judge_file
+from addon.console.changes.form import Asked, Change, Form, Place
+from addon.console.changes.waiting import Kept, Result, Waiting
+from addon.console.changes.wallet import judge_entry
+from addon.console.reader import BusyError
+from addon.edits.diff import DiffLine
+from addon.edits.workspace_files import EditError, lock_workspaces
+from addon.runtime.clock import SYSTEM_CLOCK, Clock
+from addon.settings.api_keys import make_key
+from addon.settings.errors import SettingsError, describe_error
+from addon.settings.settings import Settings
+from addon.store.ledger.audit import AuditLog, Evidence, Line, Outcome
+from addon.store.protocol import StoreUnavailable
+
+log = logging.getLogger("tollgate.console")
+
+SOURCE: Final = "console"
+MAX_WAITING: Final = 16
+CHANGED_MEANWHILE: Final = "the file changed meanwhile, so nothing was written; look at the difference again"
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """From where a change comes: the IP address, and a short hash of the session's id."""
+
+    address: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What the page of a change shows. ``token`` confirms it."""
+
+    token: str
+    summary: str
+    lines: Sequence[DiffLine]
+    warnings: Sequence[str]
+    notes: Sequence[str]
+
+
+class RefusedError(Exception):
+    """The change can't be made. ``str`` is one line for people."""
+
+
+class Maker:
+    """The changes of one console. ``settings`` returns the settings in use."""
+
+    def __init__(self, settings: Callable[[], Settings], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="changes")
+        self._in_work = 0
+        self.waiting: Kept[Waiting] = Kept(clock)
+        self.results: Kept[Result] = Kept(clock)
+
+    def why_not(self) -> str | None:
+        """Return in one line why nothing may be changed, None when it may."""
+        settings = self._settings()
+        return why_no_edits(settings, find_unwritable(settings.conf.paths.workspaces))
+
+    async def read_current(self, form: Form, names: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the texts of the fields now. Raises RefusedError and BusyError."""
+        asked = self._ask(form, names)
+        return await self._run(lambda: form.current(asked))
+
+    async def show(self, form: Form, names: Mapping[str, str], typed: Mapping[str, str]) -> Preview:
+        """Return what a change would do. Raises ``FieldErrors``, RefusedError and BusyError."""
+        values = parse_fields(form.fields, typed)
+        asked = replace(self._ask(form, names), typed=typed, values=values)
+
+        def plan() -> tuple[Change, Sequence[str]]:
+            change = form.plan(asked)
+            return change, change.check(asked.place)
+
+        change, warnings = await self._run(plan)
+        token = self.waiting.put(Waiting(asked, change.digest))
+        return Preview(token, change.summary, change.lines, warnings, change.notes)
+
+    async def confirm(self, waiting: Waiting, who: Who) -> str:
+        """Make a change, and return the name of its result. Asked again, return the same.
+
+        Raises RefusedError and BusyError.
+        """
+        if waiting.making is None:
+            waiting.making = asyncio.create_task(self._run(lambda: self._make(waiting, who)))
+            # When the client has left, no one awaits it.
+            waiting.making.add_done_callback(lambda task: task.cancelled() or task.exception())
+        # The change goes on when the client of one of its confirmations leaves.
+        return await asyncio.shield(waiting.making)
+
+    def settle_dead(self) -> None:
+        """Begin to end what a process that died left in the audit log."""
+        if self.why_not() is None:
+            self._thread.submit(self._settle_dead)
+
+    def close(self) -> None:
+        """Begin no more changes."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def take_key(self, result: Result) -> str | None:
+        """Return the new key of a result, once."""
+        return result.take_key(self._clock.monotonic_s())
+
+    def _ask(self, form: Form, names: Mapping[str, str]) -> Asked:
+        settings = self._settings()
+        if settings.written.paths != settings.conf.paths:
+            raise RefusedError("[paths] of proxy.conf has changed: restart the gateway first")
+        return Asked(Place(settings.conf_file, settings.conf.paths.workspaces, settings), form, names)
+
+    async def _run[T](self, work: Callable[[], T]) -> T:
+        if self._in_work >= MAX_WAITING:
+            raise BusyError
+        self._in_work += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except (EditError, SettingsError, StoreUnavailable, OSError, sqlite3.Error) as error:
+            raise RefusedError(describe_error(error)) from None
+        finally:
+            self._in_work -= 1
+
+    def _make(self, waiting: Waiting, who: Who) -> str:
+        """Make a change under the lock, with its line in the audit log. Return the name of its result."""
+        asked = waiting.asked
+        form, place = asked.form, asked.place
+        if form.makes_key:
+            asked = replace(asked, new_key=make_key())
+        audit = AuditLog(place.settings.conf.paths.database)
+        with lock_workspaces(place.conf_file):
+            audit.settle_dead(judge)
+            change = form.plan(asked)
+            if change.digest != waiting.digest:
+                raise EditError(CHANGED_MEANWHILE)
+            line = Line(
+                SOURCE,
+                who.address,
+                who.session,
+                form.action,
+                asked.workspace,
+                change.subject,
+                _describe(change),
+            )
+            intent = audit.intend(line, change.evidence())
+            try:
+                done = change.apply(place)
+            except BaseException:
+                with suppress(StoreUnavailable):
+                    audit.settle_dead(judge)
+                raise
+            _end(audit, intent, "made" if done.is_made else "not made")
+        return self.results.put(
+            Result(
+                form.action,
+                form.title,
+                asked.workspace,
+                change.summary,
+                done.lines,
+                change.subject,
+                done.is_made,
+                form.makes_key,
+                asked.new_key,
+                self._clock.monotonic_s(),
+            )
+        )
+
+    def _settle_dead(self) -> None:
+        settings = self._settings()
+        try:
+            with lock_workspaces(settings.conf_file):
+                AuditLog(settings.conf.paths.database).settle_dead(judge)
+        except (SettingsError, StoreUnavailable, OSError) as error:
+            log.warning(
+                "changes of a process that died are not in the audit log yet: %s", describe_error(error)
+            )
+
+
+def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
+    """Return whether a change was made."""
+    return judge_file(evidence) if "file" in evidence else judge_entry(ledger, evidence)
+
+
+def _describe(change: Change) -> str:
+    return "\n".join([change.summary, *map(str, change.lines)])
+
+
+def _end(audit: AuditLog, intent: str, outcome: Outcome) -> None:
+    """Write the line of a change. Where that fails, the intent becomes the line before the next change."""
+    try:
+        audit.end(intent, outcome)
+    except StoreUnavailable as error:
+        log.warning("a change was made, and its line in the audit log is written later: %s", error)

@@ -1,0 +1,75 @@
+"""Changes that wait for their confirmation, and results that wait to be shown. Both are in memory only."""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from addon.console.changes.form import Asked
+from addon.runtime.clock import Clock
+
+MAX_WAITING: Final = 100
+"""How many changes and results are kept. The oldest go first."""
+KEPT_S: Final = 900.0
+"""How long a change waits for its confirmation, and a result to be read again."""
+SECRET_S: Final = 60.0
+"""How long a new key waits to be shown."""
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A change that was shown. ``making`` is its way from the first confirmation on."""
+
+    asked: Asked
+    digest: str
+    making: "asyncio.Task[str] | None" = None
+
+
+@dataclass(slots=True, eq=False)
+class Result:
+    """What became of a change. ``new_key`` is shown once."""
+
+    action: str
+    title: str
+    workspace: str
+    summary: str
+    lines: Sequence[str]
+    key_id: str | None = None
+    is_made: bool = True
+    makes_key: bool = False
+    new_key: str | None = field(default=None, repr=False)
+    made_at_s: float = 0.0
+
+    def take_key(self, now_s: float) -> str | None:
+        """Return the new key, the first time only, and not after ``SECRET_S``."""
+        key, self.new_key = self.new_key, None
+        return key if now_s - self.made_at_s <= SECRET_S else None
+
+
+class Kept[T]:
+    """Values by a random name, for a bounded time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._values: dict[str, tuple[float, T]] = {}
+
+    def put(self, value: T) -> str:
+        """Keep a value, and return its name."""
+        self._drop_old()
+        while len(self._values) >= MAX_WAITING:
+            del self._values[next(iter(self._values))]
+        name = secrets.token_urlsafe(24)
+        self._values[name] = (self._clock.monotonic_s(), value)
+        return name
+
+    def get(self, name: str) -> T | None:
+        """Return the value of a name, None when it is not kept any more."""
+        self._drop_old()
+        found = self._values.get(name)
+        return found and found[1]
+
+    def _drop_old(self) -> None:
+        until_s = self._clock.monotonic_s() - KEPT_S
+        for name in [name for name, (since_s, _) in self._values.items() if since_s < until_s]:
+            del self._values[name]

@@ -1,0 +1,175 @@
+"""The forms of wallets: credits and debits."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from addon.console.changes.field import Field, FieldErrors
+from addon.console.changes.form import Asked, Change, Done, Form, Place
+from addon.edits.diff import DiffLine
+from addon.edits.workspace_files import EditError, find_file
+from addon.settings.conf_schema import ProxyConf
+from addon.store.ledger.audit import Evidence, Outcome
+from addon.store.ledger.report import find_entry, open_report
+from addon.store.protocol import WalletEntry
+from addon.store.wallet import (
+    EntryRefused,
+    check_balance,
+    describe_stored,
+    make_credit,
+    parse_amount,
+    parse_debit,
+    parse_reference,
+    read_balance_nanousd,
+    save_entry,
+)
+from addon.text.unprintable import escape_unprintable
+from policies.money import format_nanousd
+from policies.utc_time import format_utc
+
+BELOW_ZERO: Final = "The balance is below zero: metered calls are refused, unless the workspace is Pro."
+
+
+@dataclass(frozen=True)
+class WalletChange:
+    """An entry of a wallet, and the balance before it."""
+
+    entry: WalletEntry
+    balance_nanousd: int
+    is_counted_in_redis: bool
+
+    subject = None
+    notes: Sequence[str] = ()
+    # Calls change the balance at any moment, so a change does not depend on it.
+    digest = ""
+
+    @property
+    def summary(self) -> str:
+        amount, workspace = self.entry.amount_nanousd, self.entry.workspace
+        shown = format_nanousd(abs(amount))
+        return f"Credit {shown} USD to {workspace}" if amount > 0 else f"Debit {shown} USD from {workspace}"
+
+    @property
+    def lines(self) -> Sequence[DiffLine]:
+        after = self.balance_nanousd + self.entry.amount_nanousd
+        reference = escape_unprintable(self.entry.reference) or "none"
+        return (
+            DiffLine(
+                "same", f"entry {format_nanousd(self.entry.amount_nanousd)} USD, reference: {reference}"
+            ),
+            DiffLine("removed", f"balance {format_nanousd(self.balance_nanousd)} USD"),
+            DiffLine("added", f"balance {format_nanousd(after)} USD"),
+        )
+
+    def check(self, place: Place) -> Sequence[str]:
+        with _reporting():
+            check_balance(self.balance_nanousd, self.entry)
+            stored = _find_stored(place.settings.conf, self.entry)
+            if stored is not None:
+                raise EditError(f"already entered: {describe_stored(place.settings.conf, self.entry)}")
+        return [BELOW_ZERO] if self.balance_nanousd + self.entry.amount_nanousd < 0 else []
+
+    def evidence(self) -> Evidence:
+        # The time is part of it: the same entry of somebody else is not this change.
+        return {
+            "entry": self.entry.id,
+            "at": format_utc(self.entry.created_at),
+            "in_redis": self.is_counted_in_redis,
+        }
+
+    def apply(self, place: Place) -> Done:
+        conf = place.settings.conf
+        with _reporting():
+            check_balance(self.balance_nanousd, self.entry)
+            if not save_entry(conf, self.entry):
+                return Done([f"Already entered: {describe_stored(conf, self.entry)}."], is_made=False)
+            left_nanousd = read_balance_nanousd(conf, self.entry.workspace)
+        done = [f"The balance is {format_nanousd(left_nanousd)} USD."]
+        return Done([*done, *([BELOW_ZERO] if left_nanousd < 0 else [])])
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    """Turn the refusal of an entry into an ``EditError``."""
+    try:
+        yield
+    except EntryRefused as error:
+        raise EditError(str(error)) from None
+    except sqlite3.Error as error:
+        raise EditError(f"the ledger can't be read: {error}") from None
+
+
+def _find_stored(conf: ProxyConf, entry: WalletEntry) -> WalletEntry | None:
+    with open_report(conf.paths.database) as ledger:
+        return find_entry(ledger, entry.id)
+
+
+def judge_entry(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
+    """Return whether an entry was made, by the wallet's entries."""
+    stored = find_entry(ledger, evidence["entry"])
+    if stored is not None:
+        return "made" if format_utc(stored.created_at) == evidence["at"] else "not made"
+    # Redis has an entry before the ledger has it.
+    return "unknown" if evidence["in_redis"] else "not made"
+
+
+def _plan_credit(asked: Asked) -> Change:
+    if asked.values["amount"] < 0 and asked.values["reference"] is None:
+        raise FieldErrors({"reference": "is needed for a negative amount: it says what that corrects"})
+    return _plan(asked, asked.values["amount"])
+
+
+def _plan_debit(asked: Asked) -> Change:
+    return _plan(asked, -asked.values["amount"])
+
+
+def _plan(asked: Asked, amount_nanousd: int) -> Change:
+    conf, workspace = asked.place.settings.conf, asked.names["workspace"]
+    find_file(asked.place.folder, workspace)
+    entry = make_credit(workspace, amount_nanousd, asked.values["reference"])
+    with _reporting():
+        balance = read_balance_nanousd(conf, workspace)
+    return WalletChange(entry, balance, conf.state.backend == "redis")
+
+
+def _require_workspace(asked: Asked) -> Mapping[str, str]:
+    find_file(asked.place.folder, asked.names["workspace"])
+    return {}
+
+
+CREDIT: Final = Form(
+    action="wallet credit",
+    title="Credit a wallet",
+    plan=_plan_credit,
+    fields=(
+        Field("amount", "Amount in USD", parse_amount, "Such as 50 or 12.5.", is_required=True),
+        Field(
+            "reference",
+            "Reference",
+            parse_reference,
+            "The reason, such as the number of an invoice. One reference is credited only once.",
+        ),
+    ),
+    current=_require_workspace,
+    is_final=True,
+)
+DEBIT: Final = Form(
+    action="wallet debit",
+    title="Debit a wallet",
+    plan=_plan_debit,
+    fields=(
+        Field("amount", "Amount in USD", parse_debit, "Such as 50 or 12.5.", is_required=True),
+        Field(
+            "reference",
+            "Reference",
+            parse_reference,
+            "The reason. One reference is debited or credited only once.",
+            is_required=True,
+        ),
+    ),
+    current=_require_workspace,
+    intro="A debit takes money out of the wallet: it corrects a credit, or is a refund.",
+    is_final=True,
+)

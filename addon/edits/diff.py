@@ -1,0 +1,72 @@
+"""The difference of two texts of a workspace file, as people see it: without secrets and hashes of keys. Pure."""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from addon.text.masking import MASK, mask_credentials
+from addon.text.unprintable import escape_unprintable
+
+type Kind = Literal["added", "removed", "same", "place"]
+
+NO_KEY_YET: Final = "0" * 64
+"""The hash in a plan that is only shown. A key is made when the plan is applied."""
+MAX_LINES: Final = 2000
+"""The most lines of a difference that are shown."""
+MAX_LINE_CHARS: Final = 500
+
+_SIGNS: Final[dict[str, Kind]] = {"+": "added", "-": "removed", " ": "same"}
+_PREFIXES: Final[dict[Kind, str]] = {"added": "+", "removed": "-", "same": " ", "place": ""}
+# Also in an inline table and with a quoted name. The value of such a key may be in any notation of TOML.
+_HIDDEN: Final = re.compile(r"""((?<![\w-])["']?(hash|previous_hash|secret)["']?\s*=\s*)(.*)""")
+_REFERENCE: Final = re.compile(r"""(["'])(env:\w{1,128}|file:[\w./-]{1,512})\1""")
+_LONG_HEX: Final = re.compile(r"[0-9A-Fa-f]{32,}")
+_NEW_HASH: Final = "(the hash of the new key, which is made when you confirm)"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """One line. ``place`` says where in the file the next lines are."""
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return _PREFIXES[self.kind] + self.text
+
+
+def make_diff(before: str, after: str, context: int = 3) -> tuple[DiffLine, ...]:
+    """Return the lines that differ, with some equal ones around them."""
+    return tuple(_bound(list(_compare(before, after, context))))
+
+
+def _compare(before: str, after: str, context: int) -> Iterator[DiffLine]:
+    lines = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=context)
+    for number, line in enumerate(lines):
+        if number < 2:  # The names of the files.
+            continue
+        kind = _SIGNS.get(line[:1], "place")
+        yield DiffLine(kind, line if kind == "place" else _mask(line[1:]))
+
+
+def _bound(lines: Sequence[DiffLine]) -> Sequence[DiffLine]:
+    if len(lines) <= MAX_LINES:
+        return lines
+    return [*lines[:MAX_LINES], DiffLine("place", f"… {len(lines) - MAX_LINES} more lines")]
+
+
+def _mask(line: str) -> str:
+    if NO_KEY_YET in line:
+        return _HIDDEN.sub(rf"\g<1>{_NEW_HASH}", line)
+    line = _HIDDEN.sub(_hide, line)
+    shown = escape_unprintable(mask_credentials(_LONG_HEX.sub(MASK, line)).rstrip("\r"))
+    return shown if len(shown) <= MAX_LINE_CHARS else f"{shown[:MAX_LINE_CHARS]}…"
+
+
+def _hide(found: re.Match[str]) -> str:
+    """Hide the value, and what follows it in the line. The place of a secret is shown: it is none."""
+    name, value = found[2], found[3]
+    reference = _REFERENCE.match(value) if name == "secret" else None
+    return f"{found[1]}{reference[0]}" if reference else f"{found[1]}{MASK}"

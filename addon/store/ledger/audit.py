@@ -1,0 +1,146 @@
+"""The audit log: one line for each change that was made in the console. Source: docs/ledger.md, "The table ``audit``".
+
+A change and its line are in two places, a file and the ledger. The process may die between them. So a change first
+writes an intent, with evidence of how to find out whether it was made. Afterwards one transaction removes the intent
+and writes the line, if the change was made. The lock of the folder of workspaces is held from the intent to the line.
+So an intent that is found under this lock is one of a process that died.
+"""
+
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from addon.store.ledger.connection import raising_unavailable
+from addon.store.ledger.report import has_table
+from addon.text.masking import mask_credentials
+from addon.text.table import Table
+from policies.utc_time import format_utc
+
+type Outcome = Literal["made", "not made", "unknown"]
+type Evidence = Mapping[str, Any]
+
+MAX_CHANGE_CHARS: Final = 8000
+"""The longest text of a change. The rest is cut off."""
+MAX_NAME_CHARS: Final = 256
+
+COLUMNS: Final = (
+    *("number", "at", "source", "address", "session", "action", "workspace", "subject", "change", "outcome"),
+)
+_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the log without its number: who changed what, when and how. Fields are the columns of the table."""
+
+    source: str
+    address: str
+    session: str
+    action: str
+    workspace: str
+    subject: str | None
+    change: str
+
+    def values(self) -> list[str | None]:
+        """Return the values of the columns from ``at`` on, without secrets and bounded."""
+        now = format_utc(datetime.now(UTC))
+        names = [getattr(self, one.name) for one in fields(self) if one.name != "change"]
+        bounded = [name and mask_credentials(name)[:MAX_NAME_CHARS] for name in names]
+        return [now, *bounded, _cut(mask_credentials(self.change))]
+
+
+def _cut(text: str) -> str:
+    text = text.encode(errors="replace").decode()
+    return text if len(text) <= MAX_CHANGE_CHARS else f"{text[:MAX_CHANGE_CHARS]}\n… cut off"
+
+
+class AuditLog:
+    """The audit log of the ledger at ``path``. Its methods raise ``StoreUnavailable``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def intend(self, line: Line, evidence: Evidence) -> str:
+        """Note a change that is about to be made, and return the id of the note. It is on the disk afterwards."""
+        intent_id = secrets.token_hex(16)
+        values = (intent_id, *line.values(), json.dumps(evidence))
+        with self._transaction() as connection:
+            connection.execute("INSERT INTO audit_intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        return intent_id
+
+    def end(self, intent_id: str, outcome: Outcome) -> None:
+        """Replace an intent by its line, or by nothing when the change was not made."""
+        with self._transaction() as connection:
+            if outcome != "not made":
+                connection.execute(
+                    f"INSERT INTO audit ({', '.join(COLUMNS[1:])})"  # noqa: S608
+                    f" SELECT {', '.join(COLUMNS[1:-1])}, ? FROM audit_intents WHERE id = ?",
+                    (outcome, intent_id),
+                )
+            connection.execute("DELETE FROM audit_intents WHERE id = ?", (intent_id,))
+
+    def settle_dead(self, judge: Callable[[sqlite3.Connection, Evidence], Outcome]) -> None:
+        """End the intents of processes that died. ``judge`` finds out whether a change was made.
+
+        The caller has the lock of the workspaces' folder.
+        """
+        with raising_unavailable(self._path), closing(self._open()) as connection:
+            rows = connection.execute("SELECT id, evidence FROM audit_intents ORDER BY at").fetchall()
+            ended = [(intent_id, judge(connection, json.loads(evidence))) for intent_id, evidence in rows]
+        for intent_id, outcome in ended:
+            self.end(intent_id, outcome)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with raising_unavailable(self._path), closing(self._open()) as connection, connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+
+    def _open(self) -> sqlite3.Connection:
+        # The gateway that the console belongs to has made the file. It is not made here, so that nothing is written
+        # next to a ledger that was moved away.
+        os.stat(self._path)
+        connection = sqlite3.connect(self._path, timeout=_TIMEOUT_S, isolation_level=None)
+        connection.execute(
+            "PRAGMA synchronous = FULL"
+        )  # A line survives a loss of power, as its change does.
+        return connection
+
+
+def find_lines(
+    connection: sqlite3.Connection,
+    workspace: str | None,
+    action: str | None,
+    before: int | None,
+    limit: int,
+) -> Table:
+    """Return the newest lines, newest first, of those with a number below ``before``."""
+    if not has_table(connection, "audit"):
+        return Table(COLUMNS, [])
+    conditions = {"workspace = ?": workspace, "action = ?": action, "number < ?": before}
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    sql = f"SELECT * FROM audit WHERE {' AND '.join(given) or 'TRUE'} ORDER BY number DESC LIMIT ?"  # noqa: S608
+    return Table(COLUMNS, connection.execute(sql, (*given.values(), limit)).fetchall())
+
+
+def find_audit_gaps(connection: sqlite3.Connection) -> Iterable[str]:
+    """Yield one line for each sign that the log was changed by another program."""
+    if not has_table(connection, "audit"):
+        return
+    count, last = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM audit").fetchone()
+    (given,) = connection.execute(
+        "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'audit'"
+    ).fetchone()
+    if count != max(last, given):
+        yield f"audit: {max(last, given)} lines were written, {count} are there"
+    sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit'"
+    (triggers,) = connection.execute(sql).fetchone()
+    if triggers != 3:
+        yield "audit: the triggers that keep its lines are missing"
