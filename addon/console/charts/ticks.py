@@ -24,7 +24,7 @@ def find_ticks(highest: float, count: int = 4) -> Sequence[float]:
     return [place * step for place in range(ceil(highest / step * 0.999_999) + 1)]
 
 
-def find_time_ticks(begin: datetime, end: datetime, count: int = 8) -> Sequence[tuple[datetime, str]]:
+def find_time_ticks(begin: datetime, end: datetime, count: int = 12) -> Sequence[tuple[datetime, str]]:
     """Return at most ``count`` + 1 round times from ``begin`` until ``end``, each with a short label."""
     length = end - begin
     step = next((one for one in _STEPS if length <= one * count), length / count)

@@ -145,7 +145,7 @@ def draw_spend(spend: Table, time: TimeRange) -> StackedBars | None:
     step = timedelta(hours=1) if spend.columns[0] == "hour" else timedelta(days=1)
     # A time may begin long before the first call.
     begins = [min(amounts)]
-    while begins[0] - step >= time.begin - step and len(begins) < _MOST_BARS:
+    while begins[0] > time.begin and len(begins) < _MOST_BARS:
         begins.insert(0, begins[0] - step)
     while begins[-1] + step < time.end:
         begins.append(begins[-1] + step)

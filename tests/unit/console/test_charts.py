@@ -119,25 +119,27 @@ def test_ticks_are_round(highest: float, ticks: Sequence[float]) -> None:
     ("length", "labels"),
     [
         (timedelta(minutes=4), ["12:00", "12:01", "12:02", "12:03", "12:04"]),
-        (timedelta(hours=1), ["12:00", "12:10", "12:20", "12:30", "12:40", "12:50", "13:00"]),
-        (timedelta(hours=24), ["12:00", "15:00", "18:00", "21:00", "Nov 23", "03:00", "06:00", "09:00", "12:00"]),
-        (timedelta(days=5), ["Nov 23", "Nov 24", "Nov 25", "Nov 26", "Nov 27"]),
-        (timedelta(days=30), ["Nov 23", "Nov 30", "Dec 7", "Dec 14", "Dec 21"]),
+        (timedelta(hours=1), [f"12:{minute:02d}" for minute in range(0, 60, 5)] + ["13:00"]),
+        (timedelta(hours=12), [f"{hour}:00" for hour in range(12, 24)] + ["Nov 23"]),
+        (timedelta(days=3), ["12:00", "18:00", "Nov 23", "06:00", "12:00", "18:00", "Nov 24"]),
+        (timedelta(days=5), ["12:00", "Nov 23", "12:00", "Nov 24", "12:00", "Nov 25"]),
+        (timedelta(days=9), ["Nov 23", "Nov 24", "Nov 25", "Nov 26", "Nov 27"]),
+        (timedelta(days=80), ["Nov 23", "Nov 30", "Dec 7", "Dec 14", "Dec 21"]),
     ],
 )  # fmt: skip
 def test_times_have_round_ticks(length: timedelta, labels: Sequence[str]) -> None:
-    assert [label for _, label in find_time_ticks(NOON, NOON + length)] == labels
+    assert [label for _, label in find_time_ticks(NOON, NOON + length)][: len(labels)] == labels
 
 
 @pytest.mark.parametrize("length", [timedelta(), timedelta(seconds=1), timedelta(days=3650)])
 @pytest.mark.parametrize("end", [NOON, datetime.max.replace(tzinfo=UTC)])
 def test_ticks_of_any_time_are_few(length: timedelta, end: datetime) -> None:
-    assert len(find_time_ticks(end - length, end)) <= 9
+    assert len(find_time_ticks(end - length, end)) <= 13
 
 
 def test_ticks_of_all_time_are_few() -> None:
     first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-    assert 1 <= len(find_time_ticks(first, last)) <= 9
+    assert 1 <= len(find_time_ticks(first, last)) <= 13
 
 
 @pytest.mark.parametrize(

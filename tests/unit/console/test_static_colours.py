@@ -53,5 +53,5 @@ def test_both_schemes_have_the_same_colours() -> None:
 
 def test_rules_use_only_these_colours() -> None:
     rules = CSS[CSS.index("/* The page. */") :]
-    assert set(re.findall(r"var\(--([a-z0-9-]+)\)", rules)) <= {*read_scheme("light"), "mono"}
+    assert set(re.findall(r"var\(--([a-z0-9-]+)\)", rules)) <= {*read_scheme("light"), "mono", "shadow"}
     assert re.findall(r"#[0-9a-f]{3,8}\b(?!.*\{)", rules) == ["#ffffff"], "the page's ground in print"
