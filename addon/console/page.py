@@ -16,6 +16,7 @@ from tornado.web import HTTPError, RequestHandler
 from addon.console.access.browsers import Cookie
 from addon.console.access.guard import READING, AccessError, Guard, LoginNeededError, Visitor
 from addon.console.access.password import TooOftenError
+from addon.console.changes.links import make_edit_link
 from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
 from addon.console.parts import API, make_namespace
 from addon.console.query import ParameterError, Query
@@ -152,7 +153,8 @@ class ConsoleHandler(RequestHandler):
 
     @override
     def get_template_namespace(self) -> dict[str, Any]:
-        return super().get_template_namespace() | make_namespace(self.request.path, self.query)
+        made = make_namespace(self.request.path, self.query) | {"edit_link": make_edit_link(self)}
+        return super().get_template_namespace() | made
 
     def frame(self, name: str) -> Mapping[str, Any]:
         """Return what the frame of every page needs."""

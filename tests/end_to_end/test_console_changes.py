@@ -65,3 +65,13 @@ def test_a_new_key_is_shown_once_and_works(gateway: Gateway, console: httpx.Clie
     assert result.headers["cache-control"] == "no-store"
     assert key not in console.get(done.headers["location"]).text
     assert confirm(console, path, shown).headers["location"] == done.headers["location"]
+
+
+def test_pages_link_to_the_forms(console: httpx.Client) -> None:
+    page = console.get("/workspaces/acme").text
+    for action in ("keys/create", "wallet/credit", "wallet/debit"):
+        assert f'href="/changes/{action}/acme"' in page
+    assert 'href="/changes/keys/set/acme/ci"' in page
+    form = console.get("/changes/keys/set/acme/ci").text
+    for action in ("rotate", "revoke"):
+        assert f'href="/changes/keys/{action}/acme/ci"' in form

@@ -33,6 +33,7 @@ def make_key_cells(limits: Table) -> Mapping[str, MakeCell]:
         "last_call_hour": lambda row: make_cell("last_hour", row["last_call_hour"]),
         "spend_cap": lambda row: _show_cap(row, "spend_cap", by_key),
         "request_cap": lambda row: _show_cap(row, "request_cap", by_key),
+        "change": lambda row: Cell("Change", f"Change, rotate or revoke the key {row['key_id']}"),
     }
 
 

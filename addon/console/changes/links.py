@@ -1,0 +1,38 @@
+"""Links to forms, for pages that show what the forms change."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tornado.web import RequestHandler
+
+from addon.console.changes.forms import FORMS
+from addon.console.parts import Part
+
+
+class ChangeLinks(Part):
+    """Links to all forms of one workspace, or of one key of it. Or why nothing may be changed.
+
+    ``names`` are those of the forms: ``ChangeLinks(workspace="acme", key="ci")``.
+    """
+
+    def render(self, **names: str) -> str:
+        forms = [form for form in FORMS.values() if tuple(form.names) == tuple(names)]
+        why_not = self.handler.settings["maker"].why_not()
+        return self.show(
+            "change_links", why_not=why_not, forms=forms, names=names.values(), current=self.path
+        )
+
+
+def make_edit_link(handler: RequestHandler) -> Callable[..., str | None]:
+    """Return a function that returns the URL of a form: ``edit_link("keys set", "acme", "ci")``.
+
+    It returns None while nothing may be changed.
+    """
+    forms = {form.action: form for form in FORMS.values()}
+
+    def edit_link(action: str, *names: Any) -> str | None:
+        if handler.settings["maker"].why_not() is not None:
+            return None
+        return forms[action].url(*map(str, names))
+
+    return edit_link
