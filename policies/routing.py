@@ -12,7 +12,7 @@ Source: docs/routing.md; contract, "Chat request body" (model) and "Errors" (bad
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -133,6 +133,19 @@ def _by_heuristic(request: RequestFacts, workspace: Workspace, models: Mapping[s
             decided_by, named_in = f"heuristic {heuristic.when}", f"heuristics[{index}].model"
             return _named(heuristic.model, models, decided_by, named_in)
     return None
+
+
+def find_matches(request: RequestFacts, workspace: Workspace) -> Iterator[tuple[str, str, str | None]]:
+    """Yield each rule and heuristic of a workspace in order: its name, its model, and what it matches, None if nothing.
+
+    The first that matches decides, unless something else comes before it.
+    """
+    folded = request.last_user_text.casefold()
+    for number, rule in enumerate(workspace.rules, 1):
+        yield f"rule {number} ({', '.join(rule.keywords)})", rule.model, rule.compiled.find_in(folded)
+    for heuristic in workspace.heuristics:
+        matched = heuristic.when if _applies(heuristic, request) else None
+        yield f"heuristic {heuristic.when}", heuristic.model, matched
 
 
 def _applies(heuristic: Heuristic, request: RequestFacts) -> bool:

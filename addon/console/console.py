@@ -9,12 +9,12 @@ from typing import Any, Final, override
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, StaticFileHandler
 
-from addon.console.access.guard import AccessError, Guard
+from addon.console.access.guard import READING, AccessError, Guard
 from addon.console.access.login import LoginHandler, LogoutHandler
 from addon.console.changes.handlers import DoneHandler, FormHandler
 from addon.console.changes.links import ChangeLinks
 from addon.console.changes.maker import Maker
-from addon.console.page import ConsoleHandler, ViewHandler, set_headers
+from addon.console.page import ConsoleHandler, ViewHandler, find_posted, set_headers
 from addon.console.parts import PARTS
 from addon.console.reader import Reader
 from addon.console.sources import Sources
@@ -24,6 +24,9 @@ log = logging.getLogger("tollgate.console")
 
 MAX_FORM_BYTES: Final = 1_048_576
 """The largest form of someone who is logged in: a whole workspace file."""
+
+MAX_UNKNOWN_BYTES: Final = 262_144
+"""The largest request to explain of a program, whose password is checked after its body is here."""
 
 MAX_BODY_BYTES: Final = 16_384
 """The largest body of everyone else."""
@@ -53,7 +56,7 @@ class _StaticHandler(StaticFileHandler):
     @override
     def prepare(self) -> None:
         try:
-            self.guard.check_address(self.request)
+            self.guard.check_address(self.request, changes=self.request.method not in READING)
         except AccessError as error:
             self.send_error(error.status)
 
@@ -102,7 +105,11 @@ class Console:
 
     def find_max_body(self, request: HTTPServerRequest) -> int:
         """Return the largest body of a request, of which only the head is here."""
-        return MAX_FORM_BYTES if self._guard.may_post(request) else MAX_BODY_BYTES
+        if self._guard.may_post(request):
+            return MAX_FORM_BYTES
+        if find_posted(request.path) is None:
+            return MAX_BODY_BYTES
+        return MAX_UNKNOWN_BYTES if self._guard.needs_login else MAX_FORM_BYTES
 
     async def answer(self, request: HTTPServerRequest) -> None:
         """Answer a request. Close its connection when its client does not take the answer."""

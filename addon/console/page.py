@@ -19,7 +19,7 @@ from addon.console.access.password import TooOftenError
 from addon.console.changes.links import make_edit_link
 from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
 from addon.console.parts import API, make_namespace
-from addon.console.query import ParameterError, Query
+from addon.console.query import ParameterError, Query, parse_form
 from addon.console.reader import BusyError, Reader, SlowError
 from addon.console.sources import Sources
 from addon.console.view import NotFoundError, Reading, View
@@ -79,7 +79,7 @@ class ConsoleHandler(RequestHandler):
     async def prepare(self) -> None:
         """Answer a request that may not see the page. Else set ``visitor``."""
         try:
-            self.guard.check_address(self.request)
+            self.guard.check_address(self.request, changes=self.changes)
             if not self._has_method():
                 self.set_header("Allow", ", ".join(READING))
                 return self.fail(405, "This page is only read.")
@@ -96,9 +96,14 @@ class ConsoleHandler(RequestHandler):
     def _has_method(self) -> bool:
         return self.request.method in READING or type(self).post is not RequestHandler.post
 
+    @property
+    def changes(self) -> bool:
+        """Whether the request may change something."""
+        return self.request.method not in READING
+
     async def admit(self) -> None:
         """Set ``visitor``. Raises as ``Guard.admit`` does."""
-        self.visitor = await self.guard.admit(self.request, is_api=self.is_api)
+        self.visitor = await self.guard.admit(self.request, is_api=self.is_api, changes=self.changes)
 
     def _ask_for_login(self) -> None:
         if self.is_api:
@@ -172,13 +177,36 @@ class ConsoleHandler(RequestHandler):
 class ViewHandler(ConsoleHandler):
     """The pages of ``PAGES``, and the same data below ``API``."""
 
+    @property
+    @override
+    def changes(self) -> bool:
+        return self.request.method not in READING and find_posted(self.request.path) is None
+
+    @override
+    def _has_method(self) -> bool:
+        return self.request.method in READING or find_posted(self.request.path) is not None
+
     async def get(self) -> None:
         """Answer with the page or its data."""
-        found = _find_page(self.request.path.removeprefix(API) if self.is_api else self.request.path)
+        await self._answer(None)
+
+    async def post(self) -> None:
+        """Answer a form that changes nothing, with the page or its data."""
+        page = find_posted(self.request.path)
+        assert page  # noqa: S101  (``prepare`` has refused any other)
+        try:
+            form = parse_form(self.request, page.fields)
+        except ParameterError as error:
+            return self.fail(400, str(error))
+        await self._answer(form)
+        return None
+
+    async def _answer(self, form: Mapping[str, str] | None) -> None:
+        found = _find_page(_page_path(self.request.path))
         if found is None:
             return self.fail(404, "There is no such page.")
         try:
-            content_type, body = await self._read(*found)
+            content_type, body, errors = await self._read(*found, form)
         except ParameterError as error:
             return self.fail(400, str(error))
         except NotFoundError as error:
@@ -189,6 +217,9 @@ class ViewHandler(ConsoleHandler):
             return self.fail(503, "The page took too long. Choose a shorter time.")
         except (OSError, sqlite3.Error) as error:
             return self.fail(503, f"The ledger can't be read: {error}")
+        if errors and self.is_api:
+            return self.fail(400, "; ".join(f"{name}: {reason}" for name, reason in errors.items()))
+        self.set_status(400 if errors else 200)
         self.set_header("Content-Type", content_type)
         await self.finish(body)
         return None
@@ -197,16 +228,23 @@ class ViewHandler(ConsoleHandler):
     async def head(self) -> None:
         await self.get()
 
-    async def _read(self, page: Page, names: Sequence[str]) -> tuple[str, str | bytes]:
-        """Return the content type and the body. The reader's thread makes both, templates included."""
+    async def _read(
+        self, page: Page, names: Sequence[str], form: Mapping[str, str] | None
+    ) -> tuple[str, str | bytes, Mapping[str, str]]:
+        """Return the content type, the body and the wrong fields of a form.
+
+        The reader's thread makes them, templates included.
+        """
         self.query = query = self._parse_query(page)
         self.reader.check()
         live, settings, now = await self.sources.read(), self.sources.settings(), datetime.now(UTC)
 
-        def make(ledger: sqlite3.Connection) -> tuple[str, str | bytes]:
-            reading = Reading(settings, ledger, live, now, query, names)
+        def make(ledger: sqlite3.Connection) -> tuple[str, str | bytes, Mapping[str, str]]:
+            reading = Reading(settings, ledger, live, now, query, names, form)
             view = page.load(reading)
-            return _make_data(view, query) if self.is_api else (HTML, self._render(page, reading, view))
+            if self.is_api:
+                return *_make_data(view, query), view.errors
+            return HTML, self._render(page, reading, view), view.errors
 
         return await self.reader.read(make)
 
@@ -221,8 +259,18 @@ class ViewHandler(ConsoleHandler):
         # The address of the same data for programs. Links of tables add the name of their table.
         data_url = url_concat(API + self.request.path, dict(reading.query.given()))
         frame = {**self.frame(page.name), "title": page.title, "data_url": data_url}
-        shown = {"tables": view.tables, "values": view.values, **view.shown}
+        shown = {"tables": view.tables, "values": view.values, "errors": view.errors, **view.shown}
         return self.render_string(f"{page.name}.html", reading=reading, query=reading.query, **frame, **shown)
+
+
+def _page_path(path: str) -> str:
+    return path.removeprefix(API) if path.startswith(f"{API}/") else path
+
+
+def find_posted(path: str) -> Page | None:
+    """Return the page at a path, of the page or of its data, if it has a form that changes nothing."""
+    found = _find_page(_page_path(path))
+    return found[0] if found and found[0].fields else None
 
 
 def _find_page(path: str) -> tuple[Page, Sequence[str]] | None:

@@ -8,6 +8,9 @@ from typing import Final
 from addon.console.view import Reading, View
 from addon.console.views.audit import PARAMETERS as AUDIT_PARAMETERS
 from addon.console.views.audit import load_audit
+from addon.console.views.explain import FIELDS as EXPLAIN_FIELDS
+from addon.console.views.explain import PARAMETERS as EXPLAIN_PARAMETERS
+from addon.console.views.explain import load_explain
 from addon.console.views.models import PARAMETERS as MODELS_PARAMETERS
 from addon.console.views.models import load_models
 from addon.console.views.settings import load_gateway_settings
@@ -29,6 +32,7 @@ class Page:
     | ``path`` | a regular expression of the whole path; its groups are ``Reading.names`` |
     | ``name`` | the template's name, and the word in the navigation that is marked |
     | ``parameters`` | the parameters that its URL may have |
+    | ``fields`` | the fields of its form, which changes nothing; without any, the page is only read |
     """
 
     path: str
@@ -36,6 +40,7 @@ class Page:
     title: str
     load: Callable[[Reading], View]
     parameters: frozenset[str] = frozenset()
+    fields: frozenset[str] = frozenset()
 
     def matches(self, path: str) -> tuple[str, ...] | None:
         """Return the groups of the path, None when the path is another page's."""
@@ -49,6 +54,7 @@ PAGES: Final = (
     Page("/workspaces", "workspaces", "Workspaces", load_workspaces, WORKSPACES_PARAMETERS),
     Page(f"/workspaces/{_ID}", "workspace", "Workspace", load_workspace, WORKSPACE_PARAMETERS),
     Page("/models", "models", "Models", load_models, MODELS_PARAMETERS),
+    Page("/explain", "explain", "Explain", load_explain, EXPLAIN_PARAMETERS, EXPLAIN_FIELDS),
     Page("/settings", "settings", "Settings", load_gateway_settings),
     Page("/audit", "audit", "Audit", load_audit, AUDIT_PARAMETERS),
 )
@@ -56,6 +62,7 @@ PAGES: Final = (
 NAVIGATION: Final = (
     ("/workspaces", "workspaces", "Workspaces"),
     ("/models", "models", "Models"),
+    ("/explain", "explain", "Explain"),
     ("/settings", "settings", "Settings"),
     ("/audit", "audit", "Audit"),
 )

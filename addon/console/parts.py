@@ -146,6 +146,7 @@ class DataTable(Part):
     | ``usual_sort`` | how it is sorted without ``sort`` |
     | ``empty`` | the sentence for a table without rows |
     | ``heads`` | whether the first column names its row |
+    | ``downloads`` | whether it has links to its data; a page that was posted has no URL for them |
     """
 
     def render(
@@ -163,6 +164,7 @@ class DataTable(Part):
         empty: str = "Nothing in this time.",
         note: str = "",
         heads: bool = True,
+        downloads: bool = True,
     ) -> str:
         shown = tuple(columns or table.columns)
         records = table.records()
@@ -186,6 +188,7 @@ class DataTable(Part):
             empty=empty,
             note=note,
             heads=heads,
+            downloads=downloads,
             sortable=sortable,
             sort=self.query.text("sort") or usual_sort,
             here=self.here,

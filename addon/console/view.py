@@ -23,7 +23,8 @@ class NotFoundError(Exception):
 class Reading:
     """What a view is loaded from: one moment of the gateway, and what the URL asks for.
 
-    ``names`` are the variable parts of the path. ``ledger`` can't write.
+    ``names`` are the variable parts of the path. ``ledger`` can't write. ``form`` has the fields that were posted to a
+    page that changes nothing, None for a page that is only asked for.
     """
 
     settings: Settings
@@ -32,6 +33,7 @@ class Reading:
     now: datetime
     query: Query
     names: Sequence[str] = ()
+    form: Mapping[str, str] | None = None
 
     @contextmanager
     def open_counters(self) -> Iterator[ReadUsed]:
@@ -45,9 +47,10 @@ class View:
     """What a page shows. ``values`` and ``tables`` are also its JSON, and each table is its CSV.
 
     ``values`` are values of JSON. Columns have the names and exact units of the ledger. ``shown`` is what only the page
-    has, such as charts.
+    has, such as charts. ``errors`` are the fields of a form that are wrong, each with its reason: the status is 400.
     """
 
     tables: Mapping[str, Table]
     values: Mapping[str, Any] = field(default_factory=dict)
     shown: Mapping[str, Any] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from addon.console.access.browsers import Browsers, Cookie
 from addon.console.access.hosts import find_host_fault
 from addon.console.access.password import Keys, PasswordCheck
 from addon.console.access.session import Session, make_form_token
+from addon.console.query import FORM_TOKEN
 from addon.runtime.listening import is_loopback
 from addon.settings.overview import find_closed_reason
 from addon.settings.settings import Settings
@@ -24,9 +25,6 @@ from addon.settings.settings import Settings
 log = logging.getLogger("tollgate.console")
 
 READING: Final = ("GET", "HEAD")
-
-FORM_TOKEN: Final = "_xsrf"  # noqa: S105  (a name)
-"""The field of a form that has the token of its session. tornado's ``xsrf_form_html`` has this name, too."""
 
 _FORWARDED: Final = (
     *("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host"),
@@ -89,8 +87,11 @@ class Guard:
         """Begin no more work."""
         self._check.close()
 
-    def check_address(self, request: HTTPServerRequest) -> None:
-        """Raise AccessError when the request is for another server, or came from elsewhere without a password."""
+    def check_address(self, request: HTTPServerRequest, *, changes: bool) -> None:
+        """Raise AccessError when the request is for another server, or came from elsewhere without a password.
+
+        ``changes``: it may change something.
+        """
         admin = self._settings().conf.admin
         known = {admin.host.lower(), self._host_name, *admin.console_hosts}
         if fault := find_host_fault(request.headers.get_list("Host"), known):
@@ -103,10 +104,12 @@ class Guard:
             raise AccessError(
                 403, "A proxy passed this request on. Set [admin] console_password to allow that."
             )
-        if request.method not in READING:
+        if changes:
             raise AccessError(403, "Changes need a password: set [admin] console_password.")
+        if request.method not in READING and not self._is_own_form(request):
+            raise AccessError(403, "Another site sent this form.")
 
-    async def admit(self, request: HTTPServerRequest, *, is_api: bool) -> Visitor:
+    async def admit(self, request: HTTPServerRequest, *, is_api: bool, changes: bool) -> Visitor:
         """Return who sent a request. Raises LoginNeededError, AccessError and TooOftenError.
 
         Call ``check_address`` before.
@@ -117,7 +120,7 @@ class Guard:
         session = self._current(request, keys)
         if session is None or session.kind != "login":
             # Browsers never send this by themselves, so only reading is allowed: there is no token of a form.
-            if is_api and request.method in READING and await self._is_program(request):
+            if is_api and not changes and await self._is_program(request):
                 return Visitor()
             raise LoginNeededError
         if request.method not in READING:
