@@ -12,6 +12,7 @@ from benchmarks import (
     checkouts,
     chunks,
     comparison,
+    console,
     cpu,
     growth,
     hostile,
@@ -40,6 +41,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--otari", type=Path, metavar="COMMAND", help="an installed `otari`, for --peers and --money"
     )
+    parser.add_argument(
+        "--ledger", type=Path, metavar="FILE", help="a ledger of an earlier run, for --console; it is copied"
+    )
     parser.add_argument("--markdown", action="store_true", help="print the tables in Markdown")
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="scenarios, or hostile inputs, with TEXT in their name"
@@ -60,6 +64,7 @@ _MODES: Final = MappingProxyType(
         "workers": "what a second worker costs, on each store",
         "chunks": "what it costs to rewrite one streamed chunk",
         "hostile": "what hostile requests and answers cost; Linux",
+        "console": "what the console's front page costs on two million calls, and calls next to it; Linux",
         "without-gateway": "only stock mitmdump and the upstream",
     }
 )
@@ -124,6 +129,8 @@ def _run_calls(options: argparse.Namespace, load: LoadGenerator, alone: Target, 
         setup = Setup("against", checkout=options.against) if options.against else Setup()
         with gateway(alone.port, folder, setup) as target:
             memory.run(load, target)
+    elif options.console:
+        console.run(load, alone, folder, options.rounds, options.ledger)
     elif options.peers:
         peers.run(load, alone, folder, options.rounds, options.otari)
     elif options.against:

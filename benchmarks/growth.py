@@ -85,12 +85,12 @@ def _measure_ledger(folder: Path, calls: int) -> Iterator[tuple[str, float]]:
     conf, ledger = folder / "proxy.conf", folder / "var" / "tollgate.db"
     ledger.parent.mkdir(parents=True)
     conf.write_text('[paths]\ndatabase = "var/tollgate.db"\n')
-    _write_older_ledger(ledger, calls)
+    write_older_ledger(ledger, calls)
     began_s = time.perf_counter()
     asyncio.run(SqliteStore(ledger).close())
     yield "first start after the upgrade, ms", (time.perf_counter() - began_s) * 1000
     yield "steps of a call during the build, ms", statistics.median(asyncio.run(measure_steps(conf)).together)
-    began_s, longest_s = time.process_time(), _build(ledger)
+    began_s, longest_s = time.process_time(), build(ledger)
     yield "build of the rollups, s of CPU", time.process_time() - began_s
     yield "its longest step, ms", longest_s * 1000
     began_s = time.perf_counter()
@@ -105,7 +105,7 @@ def _measure_ledger(folder: Path, calls: int) -> Iterator[tuple[str, float]]:
     yield "tollgate ledger verify, s", _time_command(conf, "ledger", "verify", rounds=1)
 
 
-def _write_older_ledger(ledger: Path, calls: int) -> None:
+def write_older_ledger(ledger: Path, calls: int) -> None:
     """Write a ledger of the version before there were rollups."""
     with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -117,7 +117,7 @@ def _write_older_ledger(ledger: Path, calls: int) -> None:
             connection.execute(_OLDER, {"calls": calls, "now": int(time.time())})
 
 
-def _build(ledger: Path) -> float:
+def build(ledger: Path) -> float:
     """Build without a rest. Return the time of the longest step."""
     builder, longest_s, pause_s = RollupBuilder(ledger), 0.0, 0.0
     while pause_s != LOOK_S:

@@ -1,6 +1,6 @@
 """When a budget is used up, if its use goes on as lately.
 
-The rate is that of the last seven days. A scope whose first call in them is younger has the rate since that call. With
+The rate is that of the last seven days. A scope whose first call ever is younger has the rate since that call. With
 less than an hour of calls there is no rate: a few calls say nothing about a day. Source: docs/console.md.
 """
 
@@ -33,7 +33,7 @@ Outlook = Literal["used_up", "ends", "resets_first", "lasts", "unused", "too_ear
 
 
 class Use(Struct, frozen=True):
-    """How much a scope used since ``since`` (UTC): the first call in the window, or the beginning of the window."""
+    """How much a scope used since ``since`` (UTC): the first call ever, or the beginning of the window."""
 
     amount: int
     since: datetime

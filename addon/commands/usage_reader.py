@@ -17,7 +17,7 @@ from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings
 from addon.store.backends import open_counters
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.report import find_limits, find_recent, find_refusals, find_totals
+from addon.store.ledger.report import find_limits_of, find_recent, find_refusals, find_totals
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
 
@@ -66,19 +66,10 @@ class UsageReader:
             return None
 
     def _read_limits(self) -> Table:
-        """Return the limits of the wanted workspace and key: those of a key, and those of its whole workspace."""
-        key = self._wanted.key
-        shown = [
-            one
-            for one in self._settings.workspaces.values()
-            if self._wanted.workspace in (None, one.id)
-            and key in (None, *(one_key.id for one_key in one.keys))
-        ]
+        workspaces = self._settings.workspaces.values()
         with open_counters(self._settings.conf, self._ledger) as read_used:
-            table = find_limits(read_used, shown, datetime.now(UTC))
-        key_place = table.columns.index("key_id")
-        rows = [row for row in table.rows if key is None or row[key_place] in (None, key)]
-        return self._add_labels(replace(table, rows=rows[: self._most]))
+            table = find_limits_of(read_used, workspaces, self._wanted, datetime.now(UTC))
+        return self._add_labels(replace(table, rows=table.rows[: self._most]))
 
     def _add_labels(self, table: Table) -> Table:
         """Return a table of keys with the label of each key as its last column, and any other table unchanged."""

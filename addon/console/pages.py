@@ -13,6 +13,8 @@ from addon.console.views.explain import PARAMETERS as EXPLAIN_PARAMETERS
 from addon.console.views.explain import load_explain
 from addon.console.views.models import PARAMETERS as MODELS_PARAMETERS
 from addon.console.views.models import load_models
+from addon.console.views.overview import PARAMETERS as OVERVIEW_PARAMETERS
+from addon.console.views.overview import load_overview
 from addon.console.views.settings import load_gateway_settings
 from addon.console.views.workspace import PARAMETERS as WORKSPACE_PARAMETERS
 from addon.console.views.workspace import load_workspace
@@ -51,6 +53,7 @@ class Page:
 _ID: Final = "([^/]{1,256})"
 
 PAGES: Final = (
+    Page("/(?:overview)?", "overview", "Overview", load_overview, OVERVIEW_PARAMETERS),
     Page("/workspaces", "workspaces", "Workspaces", load_workspaces, WORKSPACES_PARAMETERS),
     Page(f"/workspaces/{_ID}", "workspace", "Workspace", load_workspace, WORKSPACE_PARAMETERS),
     Page("/models", "models", "Models", load_models, MODELS_PARAMETERS),
@@ -60,6 +63,7 @@ PAGES: Final = (
 )
 
 NAVIGATION: Final = (
+    ("/", "overview", "Overview"),
     ("/workspaces", "workspaces", "Workspaces"),
     ("/models", "models", "Models"),
     ("/explain", "explain", "Explain"),

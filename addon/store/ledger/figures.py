@@ -7,12 +7,13 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from addon.store.ledger.call_filter import Filter, join_conditions
 from addon.store.ledger.distribution import add_buckets, find_percentile
 from addon.store.ledger.sum_sources import (
     DURATIONS,
+    KEY_HOURS,
     ROWS,
     SUMS,
     Part,
@@ -48,12 +49,24 @@ class Figures:
 
     def add(self, other: "Figures") -> None:
         self.sums = [one + more for one, more in zip(self.sums, other.sums, strict=True)]
-        for counts, more_counts in zip(self.buckets, other.buckets, strict=True):
-            counts.update(more_counts)
+        if other.buckets:
+            self.buckets = self.buckets or _no_buckets()
+            for counts, more_counts in zip(self.buckets, other.buckets, strict=True):
+                counts.update(more_counts)
+
+    @property
+    def error_rate(self) -> float | None:
+        """The part of the calls that failed, None without calls."""
+        return self.failed_calls / self.calls if self.calls else None
 
     def percentiles(self) -> list[int | None]:
-        """Return the values of ``PERCENTILES``."""
-        return [find_percentile(counts, percent) for counts in self.buckets for percent in PERCENTS]
+        """Return the values of ``PERCENTILES``: None without distributions."""
+        buckets = self.buckets or _no_buckets()
+        return [find_percentile(counts, percent) for counts in buckets for percent in PERCENTS]
+
+
+def _no_buckets() -> tuple[Counter[int], ...]:
+    return tuple(Counter[int]() for _ in DURATIONS)
 
 
 _PLACES: Final = {name: place for place, name in enumerate(SUMS)}
@@ -117,10 +130,43 @@ def _add_row(groups: Groups, row: tuple[Any, ...], columns: int) -> None:
         return  # The sum of no row at all.
     found = groups.get(name)
     if found is None:
-        found = groups[name] = Figures()
-    found.sums = [one + more for one, more in zip(found.sums, sums, strict=True)]
+        found = groups[name] = Figures(list(sums), _no_buckets() if lists else ())
+    else:
+        found.sums = [one + more for one, more in zip(found.sums, sums, strict=True)]
     for counts, listed in zip(found.buckets, lists, strict=False):
         add_buckets(counts, listed)
+
+
+class KeyUse(NamedTuple):
+    """What a key used since a moment. ``first_hour`` is the hour of its first call since then."""
+
+    first_hour: str
+    calls: int
+    retail_nanousd: int
+
+
+def read_key_uses(
+    connection: sqlite3.Connection, since: str, workspace: str | None = None
+) -> dict[tuple[str, str], KeyUse]:
+    """Return what each key used since the moment ``since``, by workspace and key id."""
+    uses: dict[tuple[str, str], KeyUse] = {}
+    wanted = Filter(workspace, since=since)
+    for part in split_time(connection, wanted, None, KEY_HOURS):
+        source = part.source
+        within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
+        where, values = join_conditions(wanted.conditions(of_rows=source is ROWS) | within)
+        sql = (
+            f"SELECT +workspace, +key_id, substr(min({source.moment}), 1, 13), {source.sums['calls']},"  # noqa: S608
+            f" {source.sums['retail_nanousd']} FROM {source.table} WHERE {where} GROUP BY 1, 2"
+        )
+        for *name, first_hour, calls, retail_nanousd in connection.execute(sql, values):
+            before = uses.get((name[0], name[1]), KeyUse(first_hour, 0, 0))
+            uses[name[0], name[1]] = KeyUse(
+                min(before.first_hour, first_hour),
+                before.calls + calls,
+                before.retail_nanousd + retail_nanousd,
+            )
+    return uses
 
 
 def _step_of(source: Source, step: Step) -> str:

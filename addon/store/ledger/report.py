@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.call_filter import Filter, join_conditions
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.recent_calls import select_recent
 from addon.store.ledger.rollup_schema import AFTER_ALL
@@ -140,6 +140,36 @@ def find_limits(read_used: ReadUsed, workspaces: Iterable[Workspace], now: datet
                 (workspace.id, shown_key, limit.kind, limit.counter.period, *_limit_columns(limit, used))
             )
     return Table(LIMIT_COLUMNS, rows)
+
+
+def find_limits_of(
+    read_used: ReadUsed, workspaces: Iterable[Workspace], wanted: Filter, now: datetime
+) -> Table:
+    """Return the limits of the wanted workspace and key: those of a key, and those of its whole workspace."""
+    shown = [
+        one
+        for one in workspaces
+        if wanted.workspace in (None, one.id) and wanted.key in (None, *(key.id for key in one.keys))
+    ]
+    table = find_limits(read_used, shown, now)
+    place = table.columns.index("key_id")
+    return Table(
+        table.columns, [row for row in table.rows if wanted.key is None or row[place] in (None, wanted.key)]
+    )
+
+
+def count_holds(connection: sqlite3.Connection, wanted: Filter) -> int:
+    """Return how many calls are in flight, of all processes, by the holds in this file. Their time does not matter."""
+    where, values = join_conditions(
+        {
+            "workspace = ?": wanted.workspace,
+            "key_id = ?": wanted.key,
+            "json_extract(interrupted_row, '$.model_slug') = ?": wanted.model,
+            "json_extract(interrupted_row, '$.provider') = ?": wanted.provider,
+        }
+    )
+    found: tuple[int] = connection.execute(f"SELECT count(*) FROM holds WHERE {where}", values).fetchone()  # noqa: S608
+    return found[0]
 
 
 def _limit_columns(limit: Limit, used: CounterUse) -> tuple[int | None, ...]:

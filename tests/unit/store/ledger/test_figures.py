@@ -53,7 +53,8 @@ def sum_rows(
         row = dict(zip(columns, values_of_row, strict=True))
         row |= {"status_class": f"{row['status'] // 100}xx", "calls": 1, "failed_calls": row["status"] >= 400}
         name = tuple(row[name] for name in names)
-        figures = groups.setdefault(((_begin(row, step), *name) if step else name), Figures())
+        group = (_begin(row, step), *name) if step else name
+        figures = groups.setdefault(group, Figures(buckets=(Counter(), Counter())))
         figures.sums = [total + (row[one] or 0) for total, one in zip(figures.sums, SUMS, strict=True)]
         for counts, one in zip(figures.buckets, ("first_byte_ms", "duration_ms"), strict=True):
             if row[one] is not None:

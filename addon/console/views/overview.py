@@ -1,0 +1,128 @@
+"""``/``: what calls cost, how they went, who is refused, and which budgets run out first."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from addon.console.time_range import PARAMETERS as TIMES
+from addon.console.time_range import TimeRange
+from addon.console.view import Reading, View
+from addon.console.views.overview_budgets import load_budgets
+from addon.console.views.overview_providers import load_providers
+from addon.console.views.overview_spend import SPLITS, choose_step, load_spend
+from addon.settings.errors import describe_error
+from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.figures import PERCENTILES, Figures, Groups, fold, read_figures
+from addon.store.ledger.report import count_holds, find_refusals
+from addon.store.ledger.sum_sources import SUMS
+from addon.store.protocol import StoreUnavailable
+from addon.text.table import Table
+from policies.limits import Limit, wallet_counter
+from policies.utc_time import format_utc
+
+FILTERS: Final = frozenset({"workspace", "key", "model", "provider"})
+PARAMETERS: Final = TIMES | FILTERS | {"by"}
+
+TOP_ROWS: Final = 10
+"""How many models, workspaces and refusals the page shows."""
+
+FIGURES: Final = ("time", "from", "to", *SUMS, "error_rate", *PERCENTILES)
+TOP: Final = (*SUMS, "error_rate")
+
+
+def load_overview(reading: Reading) -> View:
+    """Return the figures of the wanted time, next to those of the time before."""
+    time = TimeRange.parse(reading.query, reading.now)
+    by = reading.query.choice("by", SPLITS, "model")
+    wanted, before = make_filter(reading, time), make_filter(reading, time.before())
+    by_provider = read_figures(reading.ledger, ("provider",), wanted, has_distributions=True)
+    by_model = read_figures(reading.ledger, ("model_slug",), wanted, choose_step(time))
+    earlier = read_figures(reading.ledger, (), before, has_distributions=True)
+    whole = fold(by_provider)
+    is_of_model = bool(wanted.model or wanted.provider)
+    spend = load_spend(reading, time, wanted, by, by_model)
+    limits, missing = _load_limits(reading, wanted)
+    tables = {
+        "figures": Table(FIGURES, [_row("now", time, whole), _row("before", time.before(), earlier)]),
+        "spend": spend.table,
+        "models": _rank(("model_slug",), fold(by_model, 1)),
+        "workspaces": _rank(("workspace",), read_figures(reading.ledger, ("workspace",), wanted)),
+        "providers": load_providers(reading, wanted, by_provider),
+        **({} if is_of_model else {"refusals": find_refusals(reading.ledger, wanted, TOP_ROWS)}),
+        **limits.tables,
+    }
+    values = {
+        "range": time.name,
+        "from": format_utc(time.begin),
+        "to": format_utc(time.end),
+        "by": by,
+        "calls_in_flight": limits.values["calls_in_flight"],
+        "missing": missing,
+    }
+    shown = {
+        "time": time,
+        "spend": spend,
+        "now": tables["figures"].records()[0],
+        "before": tables["figures"].records()[1],
+        "filters": _list_filters(reading),
+    }
+    return View(tables, values, shown)
+
+
+def make_filter(reading: Reading, time: TimeRange) -> Filter:
+    """Return the filter of the URL for a time. A time that ends now has no end, so that no hour is cut in two."""
+    text = reading.query.text
+    return Filter(
+        workspace=text("workspace"),
+        model=text("model"),
+        since=time.since,
+        until=None if time.end == reading.now else time.until,
+        key=text("key"),
+        provider=text("provider"),
+    )
+
+
+def _row(name: str, time: TimeRange, whole: Groups) -> tuple[Any, ...]:
+    figures = whole.get((), Figures())
+    span = (format_utc(time.begin), format_utc(time.end))
+    return (name, *span, *figures.sums, figures.error_rate, *figures.percentiles())
+
+
+def _rank(names: tuple[str, ...], groups: Groups) -> Table:
+    """Return the groups that cost most, in the order of ``tollgate usage``."""
+    ordered = sorted(groups.items(), key=lambda item: (-item[1].retail_nanousd, -item[1].calls, item[0]))
+    rows = [(*name, *figures.sums, figures.error_rate) for name, figures in ordered[:TOP_ROWS]]
+    return Table((*names, *TOP), rows)
+
+
+def _load_limits(reading: Reading, wanted: Filter) -> tuple[View, list[str]]:
+    """Return the budgets and the calls in flight, and a sentence for each that can't be read."""
+    try:
+        with reading.open_counters() as read_used:
+            budgets = load_budgets(reading, read_used, replace(wanted, since=None, until=None))
+            if reading.settings.conf.state.backend != "redis":
+                return View(
+                    {"budgets": budgets}, {"calls_in_flight": count_holds(reading.ledger, wanted)}
+                ), []
+            if wanted.key or wanted.model or wanted.provider:
+                reason = "Calls in flight are not shown: Redis counts them by workspace."
+                return View({"budgets": budgets}, {"calls_in_flight": None}), [reason]
+            in_flight = sum(
+                read_used(Limit("wallet", wallet_counter(name), 0), name, "").in_flight
+                for name in reading.settings.workspaces
+                if wanted.workspace in (None, name)
+            )
+            return View({"budgets": budgets}, {"calls_in_flight": in_flight}), []
+    except StoreUnavailable as error:
+        reason = f"Budgets and calls in flight are not shown: {describe_error(error)}"
+        return View({}, {"calls_in_flight": None}), [reason]
+
+
+def _list_filters(reading: Reading) -> Mapping[str, list[str]]:
+    """Return the names that each filter offers: those of the settings."""
+    settings = reading.settings
+    return {
+        "workspace": sorted(settings.workspaces),
+        "model": sorted(settings.models),
+        "provider": sorted({model.provider.name for model in settings.models.values()}),
+    }

@@ -1,0 +1,116 @@
+"""Spend over time on the front page, as a chart and as the table behind it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+from urllib.parse import quote, urlencode
+
+from addon.console import display
+from addon.console.charts.stacked_bars import Series, StackedBars, draw_stacked_bars
+from addon.console.time_range import PARAMETERS as TIMES
+from addon.console.time_range import TimeRange
+from addon.console.view import Reading
+from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.figures import STEPS_S, Groups, Step, fold, read_figures
+from addon.text.table import Table
+
+type Split = Literal["model", "key", "workspace"]
+
+SPLITS: Final[tuple[Split, ...]] = ("model", "key", "workspace")
+_COLUMNS: Final[Mapping[Split, tuple[str, ...]]] = {
+    "model": ("model_slug",),
+    "key": ("workspace", "key_id"),
+    "workspace": ("workspace",),
+}
+LARGEST: Final = 6
+"""How many names have a colour of their own. All others are one."""
+OTHER: Final = "other"
+
+_STEPS: Final[Sequence[tuple[timedelta, Step]]] = (
+    (timedelta(hours=3), "5min"),
+    (timedelta(days=2), "hour"),
+    (timedelta(days=8), "6h"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """Spend over time by the columns ``names``. In ``table`` these are None in the rows of all other names."""
+
+    table: Table
+    names: Sequence[str]
+    by: Split
+    step: Step
+    chart: StackedBars
+
+
+def choose_step(time: TimeRange) -> Step:
+    """Return the step of a chart about a time: at most some sixty of them, and days for longer times."""
+    return next((step for length, step in _STEPS if time.length <= length), "day")
+
+
+def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: Split, by_model: Groups) -> Spend:
+    """Return the spend of each step. ``by_model`` has the figures by step and model."""
+    step, names = choose_step(time), _COLUMNS[by]
+    groups = by_model if by == "model" else read_figures(reading.ledger, names, wanted, step)
+    totals = fold(groups, *range(1, len(names) + 1))
+    ordered = sorted(totals, key=lambda name: (-totals[name].retail_nanousd, -totals[name].calls, name))
+    largest = ordered if len(ordered) <= LARGEST + 1 else ordered[:LARGEST]
+    begins = list(_list_begins(time, step))
+    spent: dict[tuple[str, ...], list[int]] = {name: [0] * len(begins) for name in largest}
+    calls: dict[tuple[str, ...], list[int]] = {name: [0] * len(begins) for name in largest}
+    other: tuple[str, ...] = ()
+    places = {begin: _find_place(begins, begin) for begin in {name[0] for name in groups}}
+    for (begin, *name), figures in groups.items():
+        place = places[begin]
+        kept = tuple(name) if tuple(name) in spent else other
+        spent.setdefault(kept, [0] * len(begins))[place] += figures.retail_nanousd
+        calls.setdefault(kept, [0] * len(begins))[place] += figures.calls
+    rows = [
+        (
+            begin.isoformat(timespec="milliseconds"),
+            *(name or (None,) * len(names)),
+            calls[name][place],
+            amounts[place],
+        )
+        for place, begin in enumerate(begins)
+        for name, amounts in spent.items()
+        if calls[name][place]
+    ]
+    table = Table(("begins_at", *names, "calls", "retail_nanousd"), rows)
+    given = reading.query.given()
+    series = [
+        Series(" · ".join(name) or OTHER, amounts, _make_url(given, by, name))
+        for name, amounts in spent.items()
+    ]
+    title = f"Spend by {by}, {time.begin:%Y-%m-%d %H:%M} to {time.end:%Y-%m-%d %H:%M} UTC"
+    chart = draw_stacked_bars("spend", title, begins, time.end, series, display.money)
+    return Spend(table, names, by, step, chart)
+
+
+def _make_url(given: Mapping[str, str], by: Split, name: Sequence[str]) -> str:
+    """Return the URL of what a name in the legend is about, with the time and the filters of this page."""
+    if not name:
+        return ""
+    filters = ("workspace", "key") if by == "key" else (by,)
+    kept = {one: value for one, value in given.items() if one != "by"} | dict(zip(filters, name, strict=True))
+    if by != "workspace":
+        return f"/calls?{urlencode(kept)}"
+    times = {one: value for one, value in kept.items() if one in TIMES}
+    return f"/workspaces/{quote(name[0], safe='')}" + (f"?{urlencode(times)}" if times else "")
+
+
+def _list_begins(time: TimeRange, step: Step) -> Sequence[datetime]:
+    """Return the beginning of each step that has a part of the time."""
+    length = timedelta(seconds=STEPS_S[step])
+    first = datetime.fromtimestamp(int(time.begin.timestamp()) // STEPS_S[step] * STEPS_S[step], UTC)
+    count = -(-(time.end - first) // length)
+    return [first + length * place for place in range(max(count, 1))]
+
+
+def _find_place(begins: Sequence[datetime], begin: str) -> int:
+    """Return which of ``begins`` a beginning of the ledger (``2026-01-31T12``) is."""
+    moment = datetime.fromisoformat(begin).replace(tzinfo=UTC)
+    place = (moment - begins[0]) // (begins[1] - begins[0]) if len(begins) > 1 else 0
+    return min(max(place, 0), len(begins) - 1)

@@ -1,0 +1,164 @@
+"""What the console's front page costs on a ledger of two million calls, and what calls next to it notice."""
+
+import asyncio
+import http.client
+import json
+import shutil
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from addon.store.sqlite.store import SqliteStore
+from benchmarks.gateways import Configured, Setup, configure
+from benchmarks.growth import CALLS, build, write_older_ledger
+from benchmarks.processes import LoadGenerator
+from benchmarks.procfs import cpu_s
+from benchmarks.tables import Cell, table
+from benchmarks.traffic import Scenario, Target
+
+AIM_MS: Final = 100
+"""The processor time that the front page may take for its usual time, the last 24 hours."""
+PAGES: Final = 10
+"""How many pages make one figure."""
+WORKSPACES: Final = 50
+_SCENARIO: Final = Scenario("whole", calls=2_000, connections=4)
+_LIMIT_S: Final = 60
+
+
+def run(load: LoadGenerator, alone: Target, folder: Path, rounds: int, ledger: Path | None) -> None:
+    """Print both tables. ``ledger`` is one that ``bench --growth`` or an earlier run made; else a new one is made."""
+    configured = configure(alone.port, folder, Setup())
+    _write_workspaces(configured.conf.parent / "policies" / "workspaces")
+    _place_ledger(configured.ledger, ledger)
+    with configured.running() as target:
+        admin = _find_admin(configured)
+        print(_pages_table(target, admin))
+        print(_calls_table(load, target, admin, rounds))
+
+
+def _place_ledger(database: Path, ledger: Path | None) -> None:
+    database.parent.mkdir(parents=True, exist_ok=True)
+    if ledger:
+        shutil.copy(ledger, database)
+    else:
+        write_older_ledger(database, CALLS)
+    asyncio.run(SqliteStore(database).close())
+    build(database)
+
+
+def _write_workspaces(folder: Path) -> None:
+    """Write the workspaces of the ledger, each with a wallet or a monthly cap, and two keys with caps."""
+    for number in range(WORKSPACES):
+        keys = "".join(
+            f'[[keys]]\nid = "key-{key}"\nhash = "sha256:{number:032x}{key:032x}"\n'
+            'spend_cap_usd = "100"\nspend_reset = "monthly"\nrequest_cap = 100000\n'
+            for key in range(2)
+        )
+        plan = "pro" if number % 2 else "standard"
+        text = f'name = "Workspace {number}"\nplan = "{plan}"\nmonthly_spend_cap_usd = "250"\n{keys}'
+        (folder / f"workspace-{number:02}.toml").write_text(text, encoding="utf-8")
+
+
+def _find_admin(configured: Configured) -> str:
+    """Return the host and the port of the console."""
+    log = configured.conf.parent / "gateway.log"
+    for line in log.read_text(encoding="utf-8").splitlines():
+        if "admin listening" in line:
+            return str(urlsplit(json.loads(line)["url"]).netloc)
+    raise RuntimeError("the gateway did not name its admin port")
+
+
+# The pages.
+
+
+def _paths() -> Iterator[tuple[str, str]]:
+    begin = datetime.now(UTC) - timedelta(days=60)
+    for name, query in (
+        ("last hour", "range=hour"),
+        ("last 24 hours (the usual page)", ""),
+        ("last 24 hours, by key", "by=key"),
+        ("last 24 hours of a workspace", "workspace=workspace-03"),
+        ("last 24 hours of a model", "model=vendor/model-5"),
+        ("last 7 days", "range=7d"),
+        ("this month", "range=month"),
+        ("60 days", f"from={begin:%Y-%m-%d}"),
+        ("60 days, by key", f"from={begin:%Y-%m-%d}&by=key"),
+        ("60 days of a workspace", f"from={begin:%Y-%m-%d}&workspace=workspace-03"),
+    ):
+        yield name, f"/?{query}"
+
+
+def _pages_table(target: Target, admin: str) -> str:
+    rows = []
+    for name, path in _paths():
+        size = len(_get(admin, path))
+        before_s, began_s = cpu_s(target.pid), time.perf_counter()
+        for _ in range(PAGES):
+            _get(admin, path)
+        took_s, used_s = time.perf_counter() - began_s, cpu_s(target.pid) - before_s
+        rows.append((name, used_s / PAGES * 1000, took_s / PAGES * 1000, size / 1000))
+    return table(rows, ("the front page", "CPU ms", "ms", "kB"), ("", ".0f", ".0f", ".0f"))
+
+
+def _get(admin: str, path: str) -> bytes:
+    with closing(http.client.HTTPConnection(admin, timeout=_LIMIT_S)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.status}")
+        return body
+
+
+# The calls.
+
+
+def _calls_table(load: LoadGenerator, target: Target, admin: str, rounds: int) -> str:
+    """Return the latencies of calls alone, and next to one page after the other, in alternating rounds."""
+    load.run(target, _SCENARIO)
+    alone, beside, pages = list[Sequence[float]](), list[Sequence[float]](), list[float]()
+    for _ in range(rounds):
+        alone.append(load.run(target, _SCENARIO).answers.latencies_ms)
+        with _reloading(admin) as reloaded:
+            began_s = time.perf_counter()
+            beside.append(load.run(target, _SCENARIO).answers.latencies_ms)
+            pages.append(len(reloaded) / (time.perf_counter() - began_s))
+    rows: list[tuple[Cell, ...]] = [
+        ("alone", *_percentiles(alone), 0.0),
+        ("while the page is reloaded all the time", *_percentiles(beside), statistics.median(pages)),
+    ]
+    return table(rows, ("calls", "p50 ms", "p99 ms", "most ms", "pages/s"), ("", ".2f", ".2f", ".1f", ".1f"))
+
+
+def _percentiles(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """Return p50, p99 and the longest, each the median of the rounds."""
+    cuts = [statistics.quantiles(latencies_ms, n=100) for latencies_ms in rounds]
+    longest = [max(latencies_ms) for latencies_ms in rounds]
+    return [
+        statistics.median(values)
+        for values in ([cut[49] for cut in cuts], [cut[98] for cut in cuts], longest)
+    ]
+
+
+@contextmanager
+def _reloading(admin: str) -> Iterator[list[int]]:
+    """Get the page again and again until the block ends. The list grows with each."""
+    sizes, has_ended = list[int](), threading.Event()
+
+    def reload() -> None:
+        while not has_ended.is_set():
+            sizes.append(len(_get(admin, "/")))
+
+    thread = threading.Thread(target=reload)
+    thread.start()
+    try:
+        yield sizes
+    finally:
+        has_ended.set()
+        thread.join(_LIMIT_S)
