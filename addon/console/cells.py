@@ -43,6 +43,7 @@ NOTHING: Final = Cell(display.NOTHING, kind="nothing")
 HEADINGS: Final[Mapping[str, str]] = {
     "id": "ID",
     "q": "Search",
+    "at": "Time (UTC)",
     "created_at": "Time (UTC)",
     "model_slug": "Model",
     "requested_model": "Requested model",
@@ -109,7 +110,7 @@ def make_cell(column: str, value: Any) -> Cell:
     if isinstance(value, int | float):
         make = next((make for unit, make in _BY_UNIT.items() if column.endswith(unit)), _number)
         return make(value)
-    if column.endswith("_at") and (found := display.moment(value)):
+    if (column == "at" or column.endswith("_at")) and (found := display.moment(value)):
         return Cell(found.text, found.exact, "moment", iso=found.iso)
     if isinstance(value, list | tuple | set | frozenset):
         return text_cell(", ".join(str(one) for one in value))
