@@ -4,6 +4,7 @@ A statement may have several lines. ``tomllib`` itself says where each one ends,
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,13 +17,15 @@ type Value = str | int | bool | datetime | Sequence[str] | Sequence[int]
 type Changes = Mapping[str, Value | None]
 """New values by key. None removes a key."""
 
-_NOT_LINES: Final = (
-    "can't be edited line by line; write its keys as [[keys]] tables, and each setting on lines of its own"
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+NOT_LINES: Final = (
+    "can't be edited line by line; write its keys as [[keys]] tables, its rules as [[rules]] tables, and each setting"
+    " on lines of its own"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Statement:
+class Statement:
     """One header, or one key with its value: the lines from ``start`` up to ``end``, and what they parse to."""
 
     start: int
@@ -39,21 +42,44 @@ def set_values(text: str, changes: Changes, array: str | None = None, index: int
     """
     expected = tomllib.loads(text)
     _apply(changes, expected if array is None else expected[array][index])
-    lines = _split_lines(text)
+    header = None if array is None else {array: [{}]}
+    return check_meaning(_set_values(text, changes, header, index), expected)
+
+
+def set_table_values(text: str, changes: Changes, *path: str) -> str:
+    """Return the text with ``changes`` in the table of this dotted name. Else as ``set_values``."""
+    expected = table = tomllib.loads(text)
+    for name in path:
+        table = table[name]
+    _apply(changes, table)
+    return check_meaning(_set_values(text, changes, make_header(*path), 0), expected)
+
+
+def make_header(*path: str) -> dict[str, Any]:
+    """Return what the header of the table of a dotted name parses to."""
+    header: dict[str, Any] = {}
+    for name in reversed(path):
+        header = {name: header}
+    return header
+
+
+def _set_values(text: str, changes: Changes, header: Mapping[str, Any] | None, index: int) -> str:
+    """Return the text with ``changes`` in table ``index`` of those with this header, or in the top level."""
+    lines = split_lines(text)
     for key, value in changes.items():
-        table = _find_table(lines, array, index)
+        table = _find_table(lines, header, index)
         found = next((one for one in table if not one.is_header and [*one.parsed] == [key]), None)
         if found is None:
             if value is not None:
-                _insert(lines, table, f"{key} = {format_value(value)}", _find_line_end(text))
+                _insert(lines, table, f"{key} = {format_value(value)}", find_line_end(text))
         elif value is None:
             del lines[found.start : found.end]
         elif found.parsed[key] != _parse(value):
             lines[found.start : found.end] = [_replace_value(lines[found.start : found.end], key, value)]
-    return _check_meaning("".join(lines), expected)
+    return "".join(lines)
 
 
-def _split_lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return the lines with their ends. Only a line feed ends a line in TOML, also after a carriage return."""
     *lines, rest = text.split("\n")
     return [f"{line}\n" for line in lines] + ([rest] if rest else [])
@@ -64,13 +90,36 @@ def add_table(text: str, array: str, values: Mapping[str, Value]) -> str:
 
     The table goes to the end. There it can't separate a comment from the table below it, and TOML allows it anywhere.
     """
-    end = _find_line_end(text)
-    lines = ["", f"[[{array}]]", *(f"{key} = {format_value(value)}" for key, value in values.items()), ""]
     expected = tomllib.loads(text)
-    entry: dict[str, Any] = {}
-    _apply(values, entry)
-    expected = expected | {array: [*expected.get(array, []), entry]}
-    return _check_meaning(text.rstrip() + end + end.join(lines), expected)
+    expected[array] = [*expected.get(array, []), parse_values(values)]
+    return check_meaning(_append_table(text, f"[[{array}]]", values), expected)
+
+
+def add_named_table(text: str, values: Mapping[str, Value], *path: str) -> str:
+    """Return the text with a table of this dotted name at its end. Raises ``ValueError``."""
+    expected = table = tomllib.loads(text)
+    for name in path[:-1]:
+        table = table.setdefault(name, {})
+    if path[-1] in table:
+        raise ValueError(NOT_LINES)
+    table[path[-1]] = parse_values(values)
+    names = (name if _BARE_KEY.fullmatch(name) else format_value(name) for name in path)
+    return check_meaning(_append_table(text, f"[{'.'.join(names)}]", values), expected)
+
+
+def _append_table(text: str, header: str, values: Mapping[str, Value]) -> str:
+    end = find_line_end(text)
+    return text.rstrip() + end + end.join(["", header, *format_lines(values), ""])
+
+
+def format_lines(values: Mapping[str, Value]) -> list[str]:
+    """Return the lines of a table below its header."""
+    return [f"{key} = {format_value(value)}" for key, value in values.items()]
+
+
+def parse_values(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Return values as ``tomllib`` reads them."""
+    return {key: _parse(value) for key, value in values.items()}
 
 
 def describe_changes(changes: Changes) -> str:
@@ -108,23 +157,23 @@ def _parse(value: Value) -> Any:
     return tomllib.loads(f"x = {format_value(value)}")["x"]
 
 
-def _find_table(lines: Sequence[str], array: str | None, index: int) -> list[_Statement]:
+def _find_table(lines: Sequence[str], header: Mapping[str, Any] | None, index: int) -> list[Statement]:
     """Return the statements of one table, its header included. Raises ``ValueError``."""
-    table: list[_Statement] = []
-    count, is_inside = -1, array is None
-    for statement in _read_statements(lines):
+    table: list[Statement] = []
+    count, is_inside = -1, header is None
+    for statement in read_statements(lines):
         if statement.is_header:
-            is_inside = array is not None and statement.parsed == {array: [{}]}
+            is_inside = header is not None and statement.parsed == header
             count += is_inside
             is_inside = is_inside and count == index
         if is_inside:
             table.append(statement)
-    if array is not None and not table:
-        raise ValueError(_NOT_LINES)
+    if header is not None and not table:
+        raise ValueError(NOT_LINES)
     return table
 
 
-def _read_statements(lines: Sequence[str]) -> Iterator[_Statement]:
+def read_statements(lines: Sequence[str]) -> Iterator[Statement]:
     start = 0
     while start < len(lines):
         if not lines[start].strip() or lines[start].lstrip().startswith("#"):
@@ -135,16 +184,16 @@ def _read_statements(lines: Sequence[str]) -> Iterator[_Statement]:
         start = statement.end
 
 
-def _read_statement(lines: Sequence[str], start: int) -> _Statement:
+def _read_statement(lines: Sequence[str], start: int) -> Statement:
     """Return the statement that begins at ``start``: the fewest lines that are TOML by themselves."""
     for end in range(start + 1, len(lines) + 1):
         with suppress(tomllib.TOMLDecodeError):
             parsed = tomllib.loads("".join(lines[start:end]))
-            return _Statement(start, end, lines[start].lstrip().startswith("["), parsed)
-    raise ValueError(_NOT_LINES)
+            return Statement(start, end, lines[start].lstrip().startswith("["), parsed)
+    raise ValueError(NOT_LINES)
 
 
-def _insert(lines: list[str], table: Sequence[_Statement], line: str, line_end: str) -> None:
+def _insert(lines: list[str], table: Sequence[Statement], line: str, line_end: str) -> None:
     """Insert a line below the last key of a table, with the indentation of that key."""
     place = table[-1].end if table else 0
     indentation = ""
@@ -173,12 +222,12 @@ def _replace_value(statement: Sequence[str], key: str, value: Value) -> str:
     return text[:begin] + format_value(value) + text[end:]
 
 
-def _find_line_end(text: str) -> str:
+def find_line_end(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def _check_meaning(text: str, expected: dict[str, Any]) -> str:
+def check_meaning(text: str, expected: dict[str, Any]) -> str:
     with suppress(tomllib.TOMLDecodeError):
         if tomllib.loads(text) == expected:
             return text
-    raise ValueError(_NOT_LINES)
+    raise ValueError(NOT_LINES)
