@@ -42,7 +42,7 @@ def set_values(text: str, changes: Changes, array: str | None = None, index: int
     """
     expected = tomllib.loads(text)
     _apply(changes, expected if array is None else expected[array][index])
-    header = None if array is None else {array: [{}]}
+    header: Mapping[str, Any] | None = None if array is None else {array: [{}]}
     return check_meaning(_set_values(text, changes, header, index), expected)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from addon.runtime.atomic_files import FileChangedError, replace_unchanged
 from addon.runtime.folder_lock import locked
@@ -21,6 +21,10 @@ from addon.settings.validation import validate
 from addon.settings.value_types import NAME, NAME_IS
 from addon.settings.workspace_schema import KeyTable, WorkspaceTable
 from addon.text.masking import mask_credentials
+
+CHANGED: Final = (
+    "the file has changed since this form was opened, so nothing was written; open the form again"
+)
 
 
 class EditError(Exception):

@@ -1,0 +1,91 @@
+"""Edits of a workspace's file as text. Hashes and secrets are hidden in the text, and line ends stay as they are."""
+
+import codecs
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Final
+
+from addon.edits.hidden_values import (
+    HiddenText,
+    HiddenValueError,
+    find_moved_value,
+    hide_values,
+    parse_or_nothing,
+)
+from addon.edits.workspace_files import CHANGED, EditError, Plan, find_file, hash_content
+from addon.settings.sources import Sources
+
+MAX_TEXT_CHARS: Final = 300_000
+MAX_LINES: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class EditableText:
+    """A file as it may be shown and edited. It need not load.
+
+    ``source`` is its whole text. ``is_damaged`` says whether bytes that are no UTF-8 were replaced.
+    """
+
+    file: Path
+    content: bytes
+    source: str
+    hidden: HiddenText
+    is_damaged: bool
+
+    @property
+    def digest(self) -> str:
+        return hash_content(self.content)
+
+
+def read_editable(folder: Path, workspace: str) -> EditableText:
+    """Return the text of a workspace's file. Raises ``EditError``, or OSError."""
+    file = find_file(folder, workspace)
+    content = Sources().read(file)
+    try:
+        source, is_damaged = content.removeprefix(codecs.BOM_UTF8).decode(), False
+    except UnicodeDecodeError:
+        source, is_damaged = content.removeprefix(codecs.BOM_UTF8).decode(errors="replace"), True
+    if len(source) > MAX_TEXT_CHARS or source.count("\n") > MAX_LINES:
+        raise EditError(
+            f"the file has more than {MAX_TEXT_CHARS:,} characters or {MAX_LINES:,} lines; use a text editor"
+        )
+    try:
+        hidden = hide_values(source.replace("\r\n", "\n"))
+    except HiddenValueError as error:
+        raise EditError(str(error)) from None
+    return EditableText(file, content, source, hidden, is_damaged)
+
+
+def plan_text(folder: Path, workspace: str, digest: str, typed: str) -> Plan:
+    """Plan to replace the text of a file, which was shown with this ``digest``. The new text need not load.
+
+    Raises ``EditError``, HiddenValueError or OSError.
+    """
+    shown = read_editable(folder, workspace)
+    if shown.digest != digest:
+        raise EditError(CHANGED)
+    text = shown.hidden.restore(typed)
+    moved = find_moved_value(shown.hidden, parse_or_nothing(shown.source), parse_or_nothing(text))
+    if moved is not None:
+        raise HiddenValueError(f"the key {moved or 'with a name of its own'} can't have a hidden value")
+    text = restore_line_ends(shown.source, text)
+    return Plan(shown.file, shown.content, text, f"Edit the file of the workspace {workspace}")
+
+
+def restore_line_ends(before: str, text: str) -> str:
+    """Return a text with line feeds with the line ends that ``before`` has. New lines have its most common one."""
+    returns, feeds = before.count("\r\n"), before.count("\n")
+    if returns == 0:
+        return text
+    if returns == feeds:
+        return text.replace("\n", "\r\n")
+    usual = "\r\n" if 2 * returns > feeds else "\n"
+    old = before.split("\n")
+    new = text.split("\n")
+    lines = [f"{line}{usual}" for line in new]
+    plain = [line.removesuffix("\r") for line in old]
+    for kind, begin, end, to, _ in SequenceMatcher(None, plain, new).get_opcodes():
+        if kind == "equal":
+            lines[to : to + end - begin] = [f"{line}\n" for line in old[begin:end]]
+    return "".join(lines).removesuffix("\n").removesuffix("\r")
