@@ -63,6 +63,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
+NO_BROWSER = "NO PAGE WAS TESTED IN A BROWSER"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly when no page was tested in a browser: a skipped test is easy to miss."""
+    for report in terminalreporter.getreports("skipped"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        if NO_BROWSER in reason:
+            terminalreporter.write_sep("!", reason.removeprefix("Skipped: "), red=True, bold=True)
+            return
+
+
 type StartGateway = Callable[..., Gateway]
 type Chat = Callable[..., httpx.Response]
 

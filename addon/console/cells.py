@@ -27,7 +27,7 @@ class Cell:
 
     text: str
     title: str = ""
-    kind: Literal["text", "name", "number", "moment", "badge", "nothing"] = "text"
+    kind: Literal["text", "name", "whole", "number", "moment", "badge", "nothing"] = "text"
     mark: Mark = "off"
     iso: str = ""
     svg: Svg | None = None
@@ -70,6 +70,8 @@ HEADINGS: Final[Mapping[str, str]] = {
     "byok_only": "BYOK only",
 }
 """The headings of columns whose name in words is not clear enough."""
+
+_MAX_WHOLE_CHARS: Final = 1_000
 
 _UNITS: Final = (
     "_microusd_per_mtok",
@@ -121,6 +123,11 @@ def text_cell(value: object) -> Cell:
     """Return a text of others, with the whole of it in the title where the column may cut it off."""
     shown = display.text(value)
     return Cell(shown, shown if len(shown) > 24 else "", "name")
+
+
+def whole_cell(value: object) -> Cell:
+    """Return a text that a table does not cut off. It may have several lines."""
+    return Cell(display.text(value, _MAX_WHOLE_CHARS), kind="whole")
 
 
 def badge(value: str, mark: Mark, title: str = "") -> Cell:

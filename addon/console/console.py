@@ -112,14 +112,17 @@ class Console:
         return MAX_UNKNOWN_BYTES if self._guard.needs_login else MAX_FORM_BYTES
 
     async def answer(self, request: HTTPServerRequest) -> None:
-        """Answer a request. Raises TimeoutError when its client does not take the answer."""
+        """Answer a request. Close its connection when its client does not take the answer."""
         found = self._application.find_handler(request)
         handler = found.handler_class(self._application, request, **found.handler_kwargs)
         if task := asyncio.current_task():
             # tornado would go on for a client that has left.
             connection_of(request).set_close_callback(lambda: _cancel(task))
-        async with asyncio.timeout(ANSWER_S):
-            await handler._execute([], *found.path_args, **found.path_kwargs)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await handler._execute([], *found.path_args, **found.path_kwargs)
+        except TimeoutError:
+            connection_of(request).close()
 
     def close(self) -> None:
         """Begin no more pages, and no more changes."""

@@ -23,6 +23,7 @@ from addon.console.query import ParameterError, Query, parse_form
 from addon.console.reader import BusyError, Reader, SlowError
 from addon.console.sources import Sources
 from addon.console.view import NotFoundError, Reading, View
+from addon.text.masking import mask_credentials
 from addon.text.table_formats import format_json, format_spreadsheet
 
 log = logging.getLogger("tollgate.console")
@@ -135,8 +136,9 @@ class ConsoleHandler(RequestHandler):
         self.fail(status_code, responses.get(status_code, "Error"))
 
     def fail(self, status: int, message: str) -> None:
-        """Answer with an error: a page, or JSON below ``API``."""
+        """Answer with an error: a page, or JSON below ``API``. A message may quote the request, so it is masked."""
         self.set_status(status)
+        message = mask_credentials(message)
         if self.is_api:
             self.set_header("Content-Type", JSON)
             self.finish(format_json({"error": {"code": status, "message": message}}))

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from tornado.web import UIModule
 
-from addon.console.cells import Cell, Mark, badge, heading, make_cell, status_badge, text_cell
+from addon.console.cells import Cell, Mark, badge, heading, make_cell, status_badge, text_cell, whole_cell
 from addon.console.charts.bar import draw_bar
 from addon.console.charts.stacked_bars import StackedBars
 from addon.console.charts.svg import Svg
@@ -40,6 +40,7 @@ def make_namespace(path: str, query: Query) -> dict[str, Any]:
         "badge": badge,
         "status_badge": status_badge,
         "text_cell": text_cell,
+        "whole_cell": whole_cell,
         "bar_cell": bar_cell,
         "with_note": with_note,
         "Tile": Tile,

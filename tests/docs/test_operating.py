@@ -12,8 +12,11 @@ from rig.log_lines import configured_log
 from addon.answers import bounds as answer_bounds
 from addon.answers import stream as sse
 from addon.calls import request_body
+from addon.console import console, reader
+from addon.runtime import local_http
 from addon.runtime.keepalive import KEEPALIVE_S
 from addon.serve import supervisor
+from addon.telemetry import admin
 from addon.text import http1_body, http1_heads, json_scan
 from addon.text import provider_error as upstream_message
 from addon.upstream.answer_head import MAX_INTERIM_ANSWERS
@@ -81,6 +84,18 @@ BOUNDS = {
         f"{answer_bounds.MAX_EVENT_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting"
     ),
     "choices of an answer, whole or streamed": f"{answer_bounds.MAX_CHOICES:,}",
+    "[admin port](#admin-port): connections": str(admin.MAX_CONNECTIONS),
+    "admin port: request line and headers; time for them; time for a body": (
+        f"{local_http.MAX_HEADER_BYTES >> 10} KiB; {local_http.IDLE_TIMEOUT_S} s; {local_http.BODY_TIMEOUT_S} s"
+    ),
+    "admin port: request body": (
+        f"{console.MAX_BODY_BYTES >> 10} KiB, and {console.MAX_FORM_BYTES >> 20} MiB"
+        " for someone who is logged in to the console"
+    ),
+    "console: pages that are being made or wait for it": str(reader.MAX_WAITING),
+    "console: statements of one page; time until the client has the page": (
+        f"{reader.TIMEOUT_S:g} s; {console.ANSWER_S:g} s"
+    ),
     "a provider's error answer": (
         f"{upstream_message.MAX_READ_BYTES >> 20} MiB, "
         f"and of one sentence {upstream_message.MAX_SENTENCE_CHARS:,} characters"
@@ -89,6 +104,7 @@ BOUNDS = {
 
 
 def test_every_bound_is_documented_with_its_number() -> None:
+    assert admin.MAX_BODY_BYTES == console.MAX_BODY_BYTES
     assert request_buffer.MAX_BLANK_BYTES == http1_body.MAX_OVERHEAD_BYTES
     assert {row[0]: row[1] for row in rows("Bounds and timeouts")} == BOUNDS
 

@@ -5,14 +5,16 @@ every field, and its operators write secrets in the wrong place. Then the tests 
 """
 
 import json
+import re
 import shutil
+import socket
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
 import pytest
@@ -25,11 +27,13 @@ from rig.canary_scene import (
     CANARIES,
     CHAT,
     CLIENT_HEADERS,
+    CONSOLE,
     DIALECTS,
     KEYS,
     MASTER,
     MESSAGES,
     NOSY,
+    NOT_CONSOLE,
     OTHER_MASTER,
     PLANTED,
     PROMPT,
@@ -456,6 +460,55 @@ def test_no_command_shows_a_secret(scene: Scene, tmp_path: Path, monkeypatch: py
     scene.look("seal", said)
 
 
+# --- the console ----------------------------------------------------------------------------------------------
+
+
+def test_a_password_a_cookie_and_a_token_of_the_console_are_shown_nowhere_else(scene: Scene) -> None:
+    with httpx.Client(base_url=scene.gateway.admin_url, timeout=BOUND_S, trust_env=False) as browser:
+        scene.console = seen = []
+        for password, status in ((NOT_CONSOLE, 403), (CONSOLE, 303)):
+            fields = dict(re.findall(r'name="(_xsrf|next)" value="([^"]*)"', browser.get("/login").text))
+            answer = browser.post("/login", data=fields | {"password": password})
+            assert answer.status_code == status
+            scene.look("login", seen_in_answer(answer))
+            seen += [fields["_xsrf"], *browser.cookies.values()]
+        for path in (
+            "/models",
+            "/none",
+            f"/{CONSOLE}",
+            f"/models?{KEYS['solo']}=1",
+            f"/models?a={KEYS['solo']}",
+        ):
+            for sent in (browser.get(path), browser.get(f"/api/v1{path}"), browser.post(path)):
+                scene.look(f"console {path}", seen_in_answer(sent))
+        for name, value in (
+            ("Authorization", f"Bearer {NOT_CONSOLE}"),
+            ("Authorization", f"Bearer \x01{CONSOLE}"),
+            ("Cookie", f"tollgate_session={CONSOLE}"),
+            ("Host", f"{KEYS['solo']}.example.com"),
+            (f"X-{CONSOLE}", "1"),
+        ):
+            answer = raw_answer(scene.gateway.admin_url, name, value)
+            scene.look(f"header {name}", answer)
+        for scheme, password in (("Bearer", CONSOLE), ("Bearer", NOT_CONSOLE), ("Basic", NOT_CONSOLE)):
+            plain = httpx.Client(base_url=browser.base_url, timeout=BOUND_S, trust_env=False)
+            with plain:
+                sent = plain.get("/api/v1/models", headers={"Authorization": f"{scheme} {password}"})
+            assert sent.status_code == (200 if password == CONSOLE else 401)
+            scene.look("program", seen_in_answer(sent))
+
+
+def raw_answer(url: str, name: str, value: str) -> bytes:
+    """Return the answer to a request for a page with one more header, as it is."""
+    parts = urlsplit(url)
+    others = "" if name == "Host" else f"Host: {parts.netloc}\r\n"
+    with socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=BOUND_S) as client:
+        client.sendall(
+            f"GET /models HTTP/1.1\r\n{others}{name}: {value}\r\nConnection: close\r\n\r\n".encode()
+        )
+        return b"".join(iter(lambda: client.recv(65_536), b""))
+
+
 # --- the output at the end ------------------------------------------------------------------------------------
 
 
@@ -486,6 +539,7 @@ def test_no_page_no_log_and_no_file_has_a_secret_at_the_end(scene: Scene) -> Non
     scene.look("catalog", seen_in_answer(scene.client.get("/v1/models")))
     assert gateway.stop() == 0
     scene.look("log", _logged(scene), {"planted text"})
+    assert all(one.encode() not in _logged(scene) for one in scene.console)
     files = dict(seen_in_files(gateway.folder, scene.written))
     assert {file.suffix for file in files} >= {".db"}
     for file, content in files.items():

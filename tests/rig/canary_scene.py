@@ -55,6 +55,7 @@ PROMPT, COOKIE, PROXY, BARE, REDIS, PLANTED = map(
     canary, ("prompt", "cookie", "proxy", "bare", "redis", "planted")
 )
 HOOK, HOOK_PASSWORD, SIGNING = map(canary, ("webhook", "webhook's password", "signing"))
+CONSOLE, NOT_CONSOLE = map(canary, ("console", "wrong password of the console"))
 STRANGER, SWAPPED = "tg_" + canary("stranger"), canary("sealed with another master key")
 # The first line of each RSA key is the same.
 ACCOUNT = "".join(pem(rsa_key()).splitlines()[2:7])
@@ -75,6 +76,8 @@ SECRETS = {
     "webhook's path": HOOK,
     "webhook's password": HOOK_PASSWORD,
     "signing secret": SIGNING,
+    "password of the console": CONSOLE,
+    "wrong password of the console": NOT_CONSOLE,
 }
 CANARIES = Canaries(SECRETS)
 MESSAGES = [{"role": "user", "content": f"'Authorization: Bearer {PROMPT}' is refused. Is it {PROMPT}?"}]
@@ -115,6 +118,8 @@ class Scene:
     leaks: list[str] = field(default_factory=list)
     used: set[tuple[str, str]] = field(default_factory=set)
     took: list[tuple[str, str]] = field(default_factory=list)
+    console: list[str] = field(default_factory=list)
+    """The cookies and form tokens of the console."""
 
     def look(self, place: str, seen: bytes, allowed: Set[str] = frozenset()) -> None:
         self.leaks += [f"{place}: {found}" for found in sorted(CANARIES.found_in(seen, allowed))]
@@ -218,6 +223,7 @@ def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Pat
         "account": key_file(tokens.base_url + "/mint"),
         "refused": key_file(tokens.base_url + "/refuse"),
         # No one listens there, so the log says again and again that alerts are not delivered.
+        "console": CONSOLE,
         "webhook": f"http://user:{HOOK_PASSWORD}@127.0.0.1:9/{HOOK}?token={HOOK}",
     }
     for name, text in kept.items():
@@ -256,6 +262,7 @@ def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Pat
         },
         "sections": {
             "policies": {"extra": ["nosy"]},
+            "admin": {"console_password": f"file:{secrets / 'console'}"},
             "alerts": {
                 "webhook": f"file:{secrets / 'webhook'}",
                 "secret": "sealed:" + MasterKeys(MASTER).seal(SIGNING),

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -156,9 +157,10 @@ class Guard:
             raise AccessError(403, "Your browser sent no cookie. Allow cookies here, and try again.")
         self._check_form(request, before, keys)
         browser = before.id if before.kind == "login" else ""
-        if not await self._check.is_right(password, request.remote_ip or "", browser):
+        client = find_client(request)
+        if not await self._check.is_right(password, client, browser):
             return None
-        log.info("a login to the console, from %s", request.remote_ip, extra={"event": "console login"})
+        log.info("a login to the console, from %s", client, extra={"event": "console login"})
         return self._browsers.make_cookie(request, self._browsers.begin("login"), await self._keys())
 
     async def log_out(self, request: HTTPServerRequest, session: Session) -> Cookie:
@@ -185,7 +187,7 @@ class Guard:
 
     async def _is_program(self, request: HTTPServerRequest) -> bool:
         password = _find_password(request)
-        return password is not None and await self._check.is_right(password, request.remote_ip or "")
+        return password is not None and await self._check.is_right(password, find_client(request))
 
     def _check_form(self, request: HTTPServerRequest, session: Session, keys: Keys) -> None:
         """Raise AccessError when a form comes from another site, or is not one of this session."""
@@ -211,6 +213,20 @@ class Guard:
         if parts.scheme not in ("http", "https"):
             return False
         return parts.netloc == host.lower() or name in self._settings().conf.admin.console_hosts
+
+
+def find_client(request: HTTPServerRequest) -> str:
+    """Return the address of a client, for the back-off and for records. It may be what a program on this machine says.
+
+    A proxy on this machine names its client last in ``X-Forwarded-For``. Without that, one client of the proxy could
+    keep all others out.
+    """
+    peer = request.remote_ip or ""
+    named = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
+    try:
+        return str(ip_address(named)) if is_loopback(peer) and named else peer
+    except ValueError:
+        return peer
 
 
 def _is_private(address: object) -> bool:

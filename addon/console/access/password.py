@@ -9,7 +9,6 @@ from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import monotonic
-from types import MappingProxyType
 from typing import Final
 
 from pydantic import SecretStr
@@ -29,7 +28,6 @@ _COST: Final = 2**15
 """scrypt takes 32 MiB and about a tenth of a second with it."""
 
 _MAX_REMEMBERED: Final = 256
-_FAILED: Final = MappingProxyType({"event": "console login failed"})
 
 
 class TooOftenError(Exception):
@@ -117,7 +115,9 @@ class PasswordCheck:
             return False  # The configured password has just changed.
         if not is_right:
             _remember(self._wrong, digest, None)
-            log.warning("a wrong password for the console, from %s", address, extra=_FAILED)
+            log.warning(
+                "a wrong password for the console, from %s", address, extra={"event": "console login failed"}
+            )
             return False
         self._back_off.succeed(who)
         _remember(self._right, who, digest)

@@ -27,11 +27,13 @@ function placeOf(element, main) {
 function replaceMain(main, fresh) {
   const active = document.activeElement;
   const place = main.contains(active) ? placeOf(active, main) : null;
-  const boxes = [...main.querySelectorAll("[tabindex='0']")].map((box) => [placeOf(box, main), box]);
+  const boxes = [...main.querySelectorAll("[tabindex='0']")].map((box) => (
+    { place: placeOf(box, main), scrollLeft: box.scrollLeft, scrollTop: box.scrollTop }
+  ));
   const find = (path) => path.reduce((one, index) => one && one.children[index], fresh);
   main.replaceWith(fresh);
-  for (const [path, box] of boxes) {
-    Object.assign(find(path) || {}, { scrollLeft: box.scrollLeft, scrollTop: box.scrollTop });
+  for (const { place: path, ...scrolled } of boxes) {
+    Object.assign(find(path) || {}, scrolled);
   }
   const found = place && (document.getElementById(active.id) || find(place));
   if (found && found.tagName === active.tagName) {
@@ -50,19 +52,22 @@ async function load() {
   if (isBusy(main)) {
     return;
   }
+  let answer;
+  let page;
   try {
-    const answer = await fetch(location.href, { signal: AbortSignal.timeout(TIMEOUT_MS) });
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (answer.redirected || answer.status === 401 || answer.status === 403) {
-      say("The login has ended. This page is no longer updated.", "Log in");
-    } else if (!answer.ok) {
-      say(`The update failed with status ${answer.status}.`, "Pause");
-    } else if (!isBusy(main)) { // Someone may have begun to select or to type since.
-      replaceMain(main, document.adoptNode(page.getElementById("main")));
-      say(`Updated at ${new Date().toISOString().slice(11, 19)} UTC.`, "Pause");
-    }
+    answer = await fetch(location.href, { signal: AbortSignal.timeout(TIMEOUT_MS) });
+    page = new DOMParser().parseFromString(await answer.text(), "text/html");
   } catch {
     say("The server does not answer. This page is no longer updated.", "Try again");
+    return;
+  }
+  if (answer.redirected || answer.status === 401 || answer.status === 403) {
+    say("The login has ended. This page is no longer updated.", "Log in");
+  } else if (!answer.ok) {
+    say(`The update failed with status ${answer.status}.`, "Pause");
+  } else if (!isBusy(main)) { // Someone may have begun to select or to type since.
+    replaceMain(main, document.adoptNode(page.getElementById("main")));
+    say(`Updated at ${new Date().toISOString().slice(11, 19)} UTC.`, "Pause");
   }
 }
 

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from addon import VERSION
-from addon.console import display
-from addon.console.cells import Cell
 from addon.console.sources import Live
 from addon.console.view import Reading, View
 from addon.console.views.shown_conf import make_conf_table
@@ -64,15 +62,9 @@ def load_gateway_settings(reading: Reading) -> View:
     shown = {
         "differing": differing,
         "conf_file": settings.conf_file,
-        "whole_cell": _show_whole,
         "keys_text": _describe_keys,
     }
     return View(tables, values, shown)
-
-
-def _show_whole(value: object) -> Cell:
-    """Return a text that a table does not cut off."""
-    return Cell(display.text(value, 1_000))
 
 
 def _describe_keys(row: Mapping[str, Any]) -> str:

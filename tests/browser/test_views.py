@@ -1,0 +1,32 @@
+"""Every view in a real browser, with much data and with none, with JavaScript and without."""
+
+import pytest
+from rig.browser import Tab
+from rig.page_checks import check_accessibility, check_frame, check_keyboard, check_widths
+
+from addon.console.pages import PAGES
+from browser.conftest import Console
+
+VIEWS = pytest.mark.parametrize("view", [page.name for page in PAGES])
+
+
+@VIEWS
+def test_a_view_is_whole(script_tab: Tab, console: Console, axe: str | None, view: str) -> None:
+    address = console.site.views[view]
+    assert script_tab.open(address.path) == address.status
+    found = [*check_frame(script_tab), *check_widths(script_tab), *check_keyboard(script_tab)]
+    if axe:
+        found += check_accessibility(script_tab, axe)
+    assert found + script_tab.faults == []
+
+
+@VIEWS
+def test_a_view_needs_no_script(plain_tab: Tab, console: Console, view: str) -> None:
+    address = console.site.views[view]
+    assert plain_tab.open(address.path) == address.status
+    assert [*check_frame(plain_tab), *check_widths(plain_tab), *plain_tab.faults] == []
+
+
+def test_axe_core_is_there(axe: str | None) -> None:
+    if axe is None:
+        pytest.skip("axe-core is missing, so it has checked no view")

@@ -1,0 +1,120 @@
+"""A real Chromium without windows, and tabs that keep everything that goes wrong in their pages."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rig.bounds import BOUND_S
+from rig.configuration import ROOT
+
+if TYPE_CHECKING:  # every process of the tests imports this module, and few start a browser
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response
+
+INSTALL_BOUND_S = 300.0
+"""How long the first run may take to fetch the browser's packages."""
+
+NARROW, WIDE = 400, 1600
+"""The widths of a telephone and of a desk, in pixels."""
+
+
+def chromium_program() -> Path:
+    """Return the path of a Chromium, and fetch one when there is none. Raise RuntimeError with the reason."""
+    script = [str(ROOT / "tests" / "install_chromium.sh")]
+    found = subprocess.run(script, capture_output=True, text=True, timeout=INSTALL_BOUND_S, check=False)
+    if found.returncode:
+        raise RuntimeError(found.stderr.strip().removeprefix("tollgate: "))
+    return Path(found.stdout.strip())
+
+
+@contextmanager
+def running_chromium(program: Path) -> Iterator["Browser"]:
+    """Run a browser until the end of the block."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Tab:
+    """A tab of a new profile, which shows pages of ``origin``. ``page`` is Playwright's.
+
+    ``faults`` has, since the last ``open``, each error in the console, script error, dialog, failed request,
+    answer of 400 or more, and request to another origin. The status of the page itself is no fault: ``open`` returns
+    it. ``answers`` has the path and the status of each answer.
+    """
+
+    def __init__(
+        self, browser: "Browser", origin: str, *, width: int = WIDE, with_script: bool = True
+    ) -> None:
+        self.origin = origin
+        self.faults: list[str] = []
+        self.answers: list[tuple[str, int]] = []
+        self._context = browser.new_context(
+            base_url=origin,
+            viewport={"width": width, "height": 900},
+            java_script_enabled=with_script,
+            reduced_motion="reduce",  # a colour that changes slowly has no contrast on its way
+            locale="en-US",
+            timezone_id="UTC",
+        )
+        self._context.set_default_timeout(BOUND_S * 1000)
+        self.page: Page = self._context.new_page()
+        self.page.on("console", self._note_message)
+        self.page.on("pageerror", lambda error: self.faults.append(f"script error: {error}"))
+        self.page.on("dialog", self._close_dialog)
+        self.page.on("request", self._note_request)
+        self.page.on("requestfailed", self._note_failure)
+        self.page.on("response", self._note_answer)
+
+    def close(self) -> None:
+        """Close the tab and forget its cookies."""
+        self._context.close()
+
+    def open(self, path: str) -> int:
+        """Forget the faults so far, and show the page at ``path``. Return the status of its answer."""
+        self.faults.clear()
+        self.answers.clear()
+        answer = self.page.goto(path)
+        assert answer is not None
+        return answer.status
+
+    def resize(self, width: int) -> None:
+        """Give the window another width."""
+        self.page.set_viewport_size({"width": width, "height": 900})
+
+    def use_scheme(self, scheme: Any) -> None:
+        """Show the page as on a system that is ``light`` or ``dark``."""
+        self.page.emulate_media(color_scheme=scheme)
+
+    def evaluate(self, script: str, argument: Any = None) -> Any:
+        """Run ``script`` in the page and return its result."""
+        return self.page.evaluate(script, argument)
+
+    def _note_message(self, message: "ConsoleMessage") -> None:
+        is_of_page = message.text.startswith("Failed to load resource") and (
+            message.location["url"] == self.page.url
+        )
+        if message.type in ("error", "warning") and not is_of_page:
+            self.faults.append(f"console: {message.text}")
+
+    def _close_dialog(self, dialog: "Dialog") -> None:
+        self.faults.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _note_request(self, request: "Request") -> None:
+        if not request.url.startswith(f"{self.origin}/"):
+            self.faults.append(f"request to another origin: {request.url}")
+
+    def _note_failure(self, request: "Request") -> None:
+        self.faults.append(f"failed request: {request.url}: {request.failure}")
+
+    def _note_answer(self, response: "Response") -> None:
+        self.answers.append((response.url.removeprefix(self.origin), response.status))
+        if response.status >= 400 and not response.request.is_navigation_request():
+            self.faults.append(f"answer {response.status}: {response.url}")

@@ -1,0 +1,105 @@
+"""What must hold for every page, whatever it shows: each function returns the faults that it finds."""
+
+from typing import Any
+
+from rig.browser import NARROW, WIDE, Tab
+
+_FRAME = """() => ({
+    title: document.title,
+    headings: [...document.querySelectorAll('h1')].map(one => one.innerText.trim()),
+    language: document.documentElement.lang,
+    twice: [...document.querySelectorAll('[id]')].map(one => one.id)
+        .filter((id, place, all) => all.indexOf(id) !== place),
+})"""
+
+_OVERFLOW = """() => {
+    const room = document.documentElement.clientWidth;
+    const excess = document.documentElement.scrollWidth - room;
+    if (excess <= 0) return [];
+    const isIn = one => one.closest('.scroll, pre') === null;
+    const wide = [...document.body.querySelectorAll('*')]
+        .filter(one => isIn(one) && one.getBoundingClientRect().right > room + 1)
+        .map(one => one.outerHTML.slice(0, 120));
+    return [`${excess} px wider than ${room} px`, ...wide.slice(-3)];
+}"""
+
+_CONTROLS = """() => {
+    const all = document.querySelectorAll(
+        'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]');
+    const faults = [];
+    for (const one of all) {
+        if (!one.checkVisibility({ visibilityProperty: true }) || one.disabled) continue;
+        const look = () => {
+            const style = getComputedStyle(one);
+            const ring = style.outlineStyle === 'none' ? '' : style.outlineWidth + style.outlineColor;
+            return [ring, style.boxShadow, style.borderColor, style.backgroundColor].join();
+        };
+        one.blur();
+        const before = look();
+        one.focus();
+        if (document.activeElement !== one || one.tabIndex < 0) faults.push('not reached: ' + one.outerHTML);
+        else if (look() === before) faults.push('shows no focus: ' + one.outerHTML);
+    }
+    return faults.map(fault => fault.slice(0, 200));
+}"""
+
+_AXE = """async (rules) => {
+    const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+    const chosen = rules ? { type: 'rule', values: rules } : { type: 'tag', values: tags };
+    const found = await axe.run(document, { runOnly: chosen, resultTypes: ['violations'] });
+    return found.violations
+        .filter(one => ['serious', 'critical'].includes(one.impact))
+        .flatMap(one => one.nodes.slice(0, 3).map(node => `${one.id}: ${node.target}: ${node.failureSummary}`));
+}"""
+
+_COLOURS = ("color-contrast", "link-in-text-block")
+_SIZES = ("target-size", "scrollable-region-focusable")
+
+
+def check_frame(tab: Tab) -> list[str]:
+    """Check the title, the one main heading, the language and the ids."""
+    frame: dict[str, Any] = tab.evaluate(_FRAME)
+    faults = []
+    if len(frame["headings"]) != 1 or not frame["headings"][0]:
+        faults.append(f"main headings: {frame['headings']}")
+    if not frame["title"].endswith(" · Tollgate"):
+        faults.append(f"title: {frame['title']!r}")
+    if frame["language"] != "en":
+        faults.append(f"language: {frame['language']!r}")
+    return faults + [f"id used twice: {one}" for one in frame["twice"]]
+
+
+def check_widths(tab: Tab) -> list[str]:
+    """Check that only tables and code scroll sideways, never the page. Leave the window wide."""
+    faults = []
+    for width in (NARROW, WIDE):
+        tab.resize(width)
+        faults += tab.evaluate(_OVERFLOW)
+    return faults
+
+
+def check_keyboard(tab: Tab) -> list[str]:
+    """Check that the keyboard reaches every visible control, and that each one shows that it has the focus."""
+    tab.page.keyboard.press(
+        "Tab"
+    )  # from now on the browser shows the focus, as to people who use the keyboard
+    if not tab.evaluate("document.activeElement.classList.contains('skip')"):
+        return ["the first control is not the link to the content"]
+    faults: list[str] = tab.evaluate(_CONTROLS)
+    return faults
+
+
+def check_accessibility(tab: Tab, axe: str) -> list[str]:
+    """Check with axe-core that the page has no serious fault: all rules, then those that dark and narrow pages change.
+
+    Leave the window wide and the system light.
+    """
+    tab.evaluate(axe)
+    faults = [f"axe: {one}" for one in tab.evaluate(_AXE)]
+    tab.use_scheme("dark")
+    faults += [f"axe, dark: {one}" for one in tab.evaluate(_AXE, _COLOURS)]
+    tab.use_scheme("light")
+    tab.resize(NARROW)
+    faults += [f"axe, {NARROW} px: {one}" for one in tab.evaluate(_AXE, _SIZES)]
+    tab.resize(WIDE)
+    return faults
