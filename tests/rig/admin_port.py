@@ -69,9 +69,11 @@ class Port:
             lambda: 0.0,
             lambda *_: (),
         )
-        with closing(sqlite3.connect(self.folder / "tollgate.db", isolation_level=None)) as connection:
+        database = self.settings.conf.paths.database
+        database.parent.mkdir(exist_ok=True)
+        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
             migrate(connection)
-        self.console = Console(sources, self.folder / "tollgate.db", [listening.getsockname()])
+        self.console = Console(sources, database, [listening.getsockname()])
         self.admin.pages["/metrics"] = self._metrics
         await self.admin.start_on([listening], self.console)
         self.port = listening.getsockname()[1]

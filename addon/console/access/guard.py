@@ -98,6 +98,8 @@ class Guard:
             raise AccessError(421, fault)
         if not request.path.startswith("/"):
             raise AccessError(400, "The target of a request must be a path.")
+        if _is_embedded(request):
+            raise AccessError(403, "Another site asked for this. It may only link to it.")
         if self.needs_login:
             return
         if any(name in request.headers for name in _FORWARDED):
@@ -227,6 +229,21 @@ def find_client(request: HTTPServerRequest) -> str:
         return str(ip_address(named)) if is_loopback(peer) and named else peer
     except ValueError:
         return peer
+
+
+def _is_embedded(request: HTTPServerRequest) -> bool:
+    """Return whether a browser says that a page of another site asks, and not for a page in a window of its own.
+
+    Such a page can't read the answer, but could keep the console busy, and measure how long it takes. For browsers
+    another port of the same host is the same site, and gets the cookie.
+    """
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    is_link = (
+        request.method in READING
+        and request.headers.get("Sec-Fetch-Mode") == "navigate"
+        and request.headers.get("Sec-Fetch-Dest") == "document"
+    )
+    return site not in ("same-origin", "none") and not is_link
 
 
 def _is_private(address: object) -> bool:

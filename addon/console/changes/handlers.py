@@ -6,6 +6,7 @@ from typing import Any, Final, override
 
 from tornado.escape import url_unescape
 
+from addon.console.access.guard import find_client
 from addon.console.changes.field import FieldErrors
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
@@ -90,7 +91,7 @@ class FormHandler(ConsoleHandler):
         session = self.visitor.session
         # Equal for all changes of a login, and no help to find its cookie.
         shown = hashlib.sha256(session.id.encode()).hexdigest()[:16] if session else ""
-        return Who(self.request.remote_ip or "", shown)
+        return Who(find_client(self.request), shown)
 
     def _show_form(
         self,
