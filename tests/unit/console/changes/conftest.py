@@ -1,0 +1,29 @@
+"""A folder of an operator's files with a ledger, and the changes of its console."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from rig.settings_files import edit, write_files
+
+from addon.console.changes.maker import Maker
+from addon.settings.settings import SettingsFiles
+from addon.store.ledger.file import LedgerFile
+
+ENV = {"CONSOLE": "a long pass phrase", "OPENAI_KEY": "sk-obviously-fake", "GROQ_KEY": "sk-obviously-fake"}
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    conf = write_files(tmp_path)
+    edit(conf, "[billing]", '[admin]\nconsole_password = "env:CONSOLE"\n\n[billing]')
+    with closing(LedgerFile(tmp_path / "var" / "tollgate.db")):
+        return conf
+
+
+@pytest.fixture
+def maker(conf: Path) -> Iterator[Maker]:
+    made = Maker(lambda: SettingsFiles(conf, ENV).load())
+    yield made
+    made.close()

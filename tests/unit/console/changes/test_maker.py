@@ -1,0 +1,198 @@
+"""A change is shown first, made once, refused when its file is another one by then, and has one audit line."""
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig.settings_files import ACME, HASH_A, edit
+
+from addon.console.changes import keys, wallet
+from addon.console.changes.field import FieldErrors
+from addon.console.changes.form import Form
+from addon.console.changes.maker import Maker, RefusedError, Who
+from addon.edits.keys import set_key
+from addon.settings.api_keys import hash_key
+from addon.settings.settings import load_settings
+from addon.store.ledger.report import open_report
+
+WHO = Who("203.0.113.9", "0123456789abcdef")
+CI = {"workspace": "acme", "key": "ci"}
+AT_ACME = {"workspace": "acme"}
+
+
+def lines(conf: Path) -> list[dict[str, Any]]:
+    with open_report(conf.parent / "var" / "tollgate.db") as ledger:
+        ledger.row_factory = sqlite3.Row
+        return [dict(row) for row in ledger.execute("SELECT * FROM audit ORDER BY number")]
+
+
+async def make(maker: Maker, form: Form, names: Mapping[str, str], **typed: str) -> str:
+    """Show a change, and confirm it."""
+    current = await maker.read_current(form, names)
+    preview = await maker.show(form, names, {**current, **typed})
+    waiting = maker.waiting.get(preview.token)
+    assert waiting is not None
+    return await maker.confirm(waiting, WHO)
+
+
+async def test_nothing_is_changed_before_the_confirmation(maker: Maker, conf: Path) -> None:
+    before = (conf.parent / ACME).read_bytes()
+    preview = await maker.show(keys.SET, CI, {"label": "CI"})
+    assert [str(line) for line in preview.lines if line.kind in ("added", "removed")] == ['+label = "CI"']
+    assert (conf.parent / ACME).read_bytes() == before
+    assert lines(conf) == []
+
+
+async def test_a_change_keeps_comments_and_has_one_line(maker: Maker, conf: Path) -> None:
+    await make(maker, keys.SET, CI, label="CI")
+    text = (conf.parent / ACME).read_text()
+    assert "# made in May" in text
+    assert 'label = "CI"' in text
+    [line] = lines(conf)
+    assert (line["source"], line["address"], line["session"]) == ("console", WHO.address, WHO.session)
+    assert (line["action"], line["workspace"], line["subject"]) == ("keys set", "acme", "ci")
+    assert '+label = "CI"' in line["change"]
+    assert HASH_A not in line["change"]
+
+
+async def test_confirmations_at_once_make_one_change(maker: Maker, conf: Path) -> None:
+    preview = await maker.show(keys.CREATE, AT_ACME, {"label": "twice"})
+    waiting = maker.waiting.get(preview.token)
+    assert waiting is not None
+    results = await asyncio.gather(*(maker.confirm(waiting, WHO) for _ in range(5)))
+    assert len(set(results)) == 1
+    assert (conf.parent / ACME).read_text().count('label = "twice"') == 1
+    assert len(lines(conf)) == 1
+
+
+async def test_a_new_key_is_shown_once_and_is_nowhere_else(maker: Maker, conf: Path) -> None:
+    result = maker.results.get(await make(maker, keys.CREATE, AT_ACME, id="phone"))
+    assert result is not None
+    key = maker.take_key(result)
+    assert key is not None
+    assert maker.take_key(result) is None
+    [made] = [one for one in load_settings(conf, {}).workspaces["acme"].keys if one.id == "phone"]
+    assert made.hash == hash_key(key)
+    ledger = b"".join(
+        file.read_bytes() for file in (conf.parent / "var").glob("tollgate.db*") if file.is_file()
+    )
+    assert key.encode() not in ledger
+    assert made.hash.encode() not in ledger
+
+
+@pytest.mark.parametrize("new", ["# by hand\n", ""], ids=["changed", "changed and back"])
+async def test_a_file_that_changed_meanwhile_is_refused(maker: Maker, conf: Path, new: str) -> None:
+    preview = await maker.show(keys.SET, CI, {"label": "CI"})
+    edit(conf.parent / ACME, "", "# by hand\n")
+    if not new:
+        edit(conf.parent / ACME, "# by hand\n", "")
+    before = (conf.parent / ACME).read_bytes()
+    waiting = maker.waiting.get(preview.token)
+    assert waiting is not None
+    if new:
+        with pytest.raises(RefusedError, match="the file changed meanwhile"):
+            await maker.confirm(waiting, WHO)
+        assert (conf.parent / ACME).read_bytes() == before
+        assert lines(conf) == []
+    else:
+        await maker.confirm(waiting, WHO)
+        assert len(lines(conf)) == 1
+
+
+async def test_what_would_not_load_or_changes_nothing_is_refused(maker: Maker, conf: Path) -> None:
+    with pytest.raises(RefusedError, match="nothing would change"):
+        await maker.show(keys.SET, CI, {})
+    with pytest.raises(RefusedError, match="models"):
+        await maker.show(keys.SET, CI, {"models": "a*b"})
+    with pytest.raises(RefusedError, match="spend_reset has no effect without spend_cap_usd"):
+        await maker.show(keys.SET, CI, {"spend_reset": "daily"})
+    with pytest.raises(RefusedError, match='unknown workspace "acne"; did you mean "acme"'):
+        await maker.show(keys.CREATE, {"workspace": "acne"}, {})
+    assert lines(conf) == []
+
+
+async def test_all_wrong_fields_are_named(maker: Maker) -> None:
+    typed = {"spend_cap_usd": "ten", "request_cap": "0", "expires_at": "soon", "spend_reset": "hourly"}
+    with pytest.raises(FieldErrors) as caught:
+        await maker.show(keys.SET, CI, typed)
+    assert set(caught.value.errors) == set(typed)
+
+
+async def test_a_new_warning_is_shown(maker: Maker) -> None:
+    preview = await maker.show(keys.SET, CI, {"expires_at": "2d"})
+    assert any("expires" in warning for warning in preview.warnings)
+
+
+async def test_a_key_is_changed_rotated_and_revoked(maker: Maker, conf: Path) -> None:
+    await make(maker, keys.SET, CI, spend_cap_usd="20", spend_reset="monthly", models="gpt-4o*")
+    await make(maker, keys.SET, CI, spend_cap_usd="")
+    await make(maker, keys.ROTATE, CI, grace="24h")
+    key = load_settings(conf, {}).workspaces["acme"].keys[0]
+    assert (key.spend_cap_nanousd, key.previous_hash) == (None, HASH_A)
+    await make(maker, keys.REVOKE, CI)
+    assert not load_settings(conf, {}).workspaces["acme"].keys[0].active
+    assert [line["action"] for line in lines(conf)] == ["keys set", "keys set", "keys rotate", "keys revoke"]
+
+
+async def test_a_key_of_a_file_that_does_not_load_is_revoked(maker: Maker, conf: Path) -> None:
+    edit(conf.parent / ACME, 'plan = "pro"', 'plan = "gold"')
+    preview = await maker.show(keys.REVOKE, CI, {})
+    assert "plan" in preview.warnings[0]
+    waiting = maker.waiting.get(preview.token)
+    assert waiting is not None
+    with pytest.raises(RefusedError, match="turned off in its file, which does not load"):
+        await maker.confirm(waiting, WHO)
+    # It says that it is not done yet. But the file was changed, so there is a line.
+    assert "active = false" in (conf.parent / ACME).read_text()
+    assert [line["outcome"] for line in lines(conf)] == ["made"]
+
+
+async def test_one_reference_is_credited_once(maker: Maker, conf: Path) -> None:
+    first = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "12.5", "reference": "invoice 7"})
+    assert [line.text for line in first.lines][1:] == ["balance 0.00 USD", "balance 12.50 USD"]
+    again = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "12.5", "reference": "invoice 7"})
+    for preview in (first, again):
+        waiting = maker.waiting.get(preview.token)
+        assert waiting is not None
+        result = maker.results.get(await maker.confirm(waiting, WHO))
+        assert result is not None
+        assert result.is_made == (preview is first)
+    [line] = lines(conf)
+    assert "invoice 7" in line["change"]
+    with pytest.raises(RefusedError, match="already entered"):
+        await maker.show(wallet.CREDIT, AT_ACME, {"amount": "12.5", "reference": "invoice 7"})
+    with pytest.raises(FieldErrors, match="reference"):
+        await maker.show(wallet.CREDIT, AT_ACME, {"amount": "-1"})
+
+
+async def test_forms_and_commands_at_once_lose_nothing(maker: Maker, conf: Path) -> None:
+    """Eight writers of one file: four forms, four commands. A refused form is shown again."""
+
+    async def by_form(number: int) -> None:
+        while True:
+            try:
+                await make(maker, keys.CREATE, AT_ACME, id=f"form-{number}")
+                return
+            except RefusedError as error:
+                if "changed meanwhile" not in str(error):
+                    raise
+
+    def by_command(number: int) -> None:
+        set_key(
+            conf, "acme", ("ci", "laptop")[number % 2], {("label", "request_cap")[number // 2]: number + 1}
+        )
+
+    await asyncio.gather(
+        *(by_form(number) for number in range(4)),
+        *(asyncio.to_thread(by_command, number) for number in (2, 3)),
+    )
+    acme = load_settings(conf, {}).workspaces["acme"]
+    assert {f"form-{number}" for number in range(4)} <= {key.id for key in acme.keys}
+    assert [key.request_cap for key in acme.keys[:2]] == [3, 4]
+    assert len(lines(conf)) == 4
+    with closing(sqlite3.connect(conf.parent / "var" / "tollgate.db")) as ledger:
+        assert ledger.execute("SELECT count(*) FROM audit_intents").fetchone() == (0,)
