@@ -3,13 +3,18 @@
 import re
 from collections.abc import Iterator
 from html import unescape
+from time import monotonic, sleep
 
 import httpx
 import pytest
 from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
+from rig.settings_files import edit
 
+from addon.settings.api_keys import hash_key
+
+KEYS = re.compile(r'value="(tg_\w{40})"')
 PASSWORD = "correct-horse-battery-staple"
 
 
@@ -19,6 +24,12 @@ def gateway(start_gateway: StartGateway) -> Gateway:
         sections={"admin": {"console_password": "env:CONSOLE_PASSWORD"}},
         environment={"CONSOLE_PASSWORD": PASSWORD},
     )
+
+
+@pytest.fixture(scope="module")
+def closed(_shared_gateway: Gateway) -> str:
+    """The URL of a console without a password."""
+    return _shared_gateway.admin_url
 
 
 @pytest.fixture
@@ -39,9 +50,6 @@ def send(console: httpx.Client, path: str, **typed: str) -> httpx.Response:
     return console.post(path, data={"_xsrf": form_token(console.get(path)), **typed})
 
 
-preview = send
-
-
 def token_of(page: httpx.Response) -> str:
     found = re.search(r'name="token" value="([^"]+)"', page.text)
     assert found, page.text
@@ -52,9 +60,33 @@ def confirm(console: httpx.Client, path: str, shown: httpx.Response) -> httpx.Re
     return console.post(path, data={"_xsrf": form_token(shown), "token": token_of(shown)})
 
 
+def change(console: httpx.Client, path: str, **typed: str) -> str:
+    """Make a change, and return the page of its result."""
+    shown = send(console, path, **typed)
+    assert shown.status_code == 200, shown.text
+    done = confirm(console, path, shown)
+    assert done.status_code == 303, done.text
+    return console.get(done.headers["location"]).text
+
+
+def status_of(gateway: Gateway, key: str) -> int:
+    headers = {"Authorization": f"Bearer {key}"}
+    # The key is checked before the body, which is empty.
+    url = f"{gateway.url}/v1/chat/completions"
+    return httpx.post(url, headers=headers, json={}, timeout=BOUND_S).status_code
+
+
+def wait_for(gateway: Gateway, key: str, status: int) -> None:
+    """Wait until the gateway has read the file: this key is answered with ``status``."""
+    deadline_s = monotonic() + BOUND_S
+    while status_of(gateway, key) != status:
+        assert monotonic() < deadline_s
+        sleep(0.02)
+
+
 def test_a_new_key_is_shown_once_and_works(gateway: Gateway, console: httpx.Client) -> None:
     path = "/changes/keys/create/acme"
-    shown = preview(console, path, id="phone", label="A & B", spend_cap_usd="20", spend_reset="daily")
+    shown = send(console, path, id="phone", label="A & B", spend_cap_usd="20", spend_reset="daily")
     assert shown.status_code == 200
     assert '<ins><span class="unseen">added: </span>' in shown.text
     assert 'label = "A & B"' in unescape(shown.text)
@@ -65,6 +97,110 @@ def test_a_new_key_is_shown_once_and_works(gateway: Gateway, console: httpx.Clie
     assert result.headers["cache-control"] == "no-store"
     assert key not in console.get(done.headers["location"]).text
     assert confirm(console, path, shown).headers["location"] == done.headers["location"]
+    wait_for(gateway, key, 400)
+
+
+def test_a_key_is_rotated_and_revoked(gateway: Gateway, console: httpx.Client) -> None:
+    [first] = KEYS.findall(change(console, "/changes/keys/create/bare", id="phone"))
+    wait_for(gateway, first, 400)
+    [second] = KEYS.findall(change(console, "/changes/keys/rotate/bare/phone", grace="24h"))
+    wait_for(gateway, second, 400)
+    assert status_of(gateway, first) == 400
+    assert not KEYS.findall(change(console, "/changes/keys/revoke/bare/phone"))
+    wait_for(gateway, first, 401)
+    assert status_of(gateway, second) == 401
+
+
+def test_a_form_has_the_current_values_and_keeps_what_was_typed(console: httpx.Client) -> None:
+    path = "/changes/keys/set/acme/ci"
+    change(console, path, label='<script>"x"', request_cap="9000")
+    form = console.get(path).text
+    assert 'value="&lt;script&gt;&quot;x&quot;"' in form
+    assert 'value="9000"' in form
+    wrong = send(console, path, label="new", request_cap="many")
+    assert wrong.status_code == 400
+    assert 'id="error-request_cap">must be a whole number from 1 on<' in wrong.text
+    assert 'value="new"' in wrong.text
+    assert 'value="many"' in wrong.text
+    assert "<script>" not in wrong.text.replace('<script src="/static/console.js" defer></script>', "")
+
+
+def test_a_file_that_is_edited_between_the_difference_and_the_confirmation(
+    gateway: Gateway, console: httpx.Client
+) -> None:
+    path, file = "/changes/keys/set/acme/retired", gateway.folder / "policies/workspaces/acme.toml"
+    shown = send(console, path, label="old")
+    edit(file, "", "# by hand\n")
+    refused = confirm(console, path, shown)
+    assert refused.status_code == 409
+    assert "The file changed meanwhile" in refused.text
+    assert 'value="old"' in refused.text
+    assert file.read_text().endswith("# by hand\n")
+
+
+def test_a_wallet_is_credited_once(gateway: Gateway, console: httpx.Client) -> None:
+    path = "/changes/wallet/credit/bare"
+    shown = send(console, path, amount="12.5", reference="invoice 7")
+    assert "balance 12.50 USD" in shown.text
+    assert confirm(console, path, shown).headers == confirm(console, path, shown).headers
+    assert "The balance is 10.00 USD" in change(
+        console, "/changes/wallet/debit/bare", amount="2.5", reference="refund"
+    )
+    again = send(console, path, amount="12.5", reference="invoice 7")
+    assert again.status_code == 400
+    assert "Already entered" in again.text
+
+
+def test_the_audit_log_is_a_view_and_shows_no_secret(gateway: Gateway, console: httpx.Client) -> None:
+    [key] = KEYS.findall(change(console, "/changes/keys/create/acme", id="canary"))
+    pages = [
+        console.get(path).text
+        for path in ("/audit", "/api/v1/audit", "/api/v1/audit?format=csv", "/changes/keys/set/acme/canary")
+    ]
+    [line] = console.get("/api/v1/audit?workspace=acme&action=keys+create").json()["audit"][:1]
+    assert (line["action"], line["subject"], line["address"]) == ("keys create", "canary", "127.0.0.1")
+    assert len(line["session"]) == 16
+    older = console.get(f"/api/v1/audit?before={line['number']}").json()["audit"]
+    assert all(one["number"] < line["number"] for one in older)
+    cookies = [value for _, value in console.cookies.items()]
+    hashes = re.findall(
+        "sha256:([0-9a-f]{64})", (gateway.folder / "policies/workspaces/acme.toml").read_text()
+    )
+    for secret in (key, hash_key(key), *hashes, *gateway.keys.values(), PASSWORD, *cookies):
+        assert not [page for page in pages if secret in page]
+        assert secret not in str(gateway.logs)
+
+
+@pytest.mark.parametrize("path", ["/changes/keys/create/acme", "/changes/keys/revoke/acme/ci"])
+def test_nothing_is_changed_without_the_right(
+    gateway: Gateway, console: httpx.Client, closed: str, path: str
+) -> None:
+    assert "need a password" in httpx.get(closed + path, timeout=BOUND_S).text
+    assert httpx.get(closed + path, timeout=BOUND_S).status_code == 403
+    assert httpx.post(closed + path, timeout=BOUND_S).status_code == 403
+    page = httpx.get(closed + "/workspaces/acme", timeout=BOUND_S).text
+    assert "/changes/" not in page
+    assert "Changes need a password" in page
+    # Without a session, without the token of its forms, and from another site.
+    assert httpx.post(gateway.admin_url + path, timeout=BOUND_S).headers["location"] == "/login"
+    assert console.post(path).status_code == 403
+    token = form_token(console.get(path))
+    site = {"Sec-Fetch-Site": "cross-site"}
+    assert console.post(path, data={"_xsrf": token}, headers=site).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/changes",
+        "/changes/keys/set/acme",
+        "/changes/keys/drop/acme",
+        "/changes/done/x",
+        "/changes/keys/set/acme/x",
+    ],
+)
+def test_an_unknown_form_is_not_found(console: httpx.Client, path: str) -> None:
+    assert console.get(path).status_code == 404
 
 
 def test_pages_link_to_the_forms(console: httpx.Client) -> None:

@@ -14,6 +14,7 @@ from addon.console.changes.maker import Maker, Preview, RefusedError, Who
 from addon.console.page import ConsoleHandler
 from addon.console.reader import BusyError
 from addon.runtime.listening import base_url
+from addon.settings.settings import Settings
 
 BUSY: Final = "Too many changes are asked for at once. Try again."
 NOT_WAITING: Final = (
@@ -136,16 +137,24 @@ class DoneHandler(ConsoleHandler):
             "result": result,
             "new_key": new_key,
             "makes_key": result.makes_key,
-            "url": self._public_url(),
+            "command": new_key and make_command(self.sources.settings(), result.workspace, new_key),
         }
         frame = {**self.frame("workspaces"), "title": result.title}
         self.finish(self.render_string("change_done.html", **frame, **shown))
         return None
 
-    def _public_url(self) -> str:
-        listen = self.sources.settings().conf.listen
-        scheme = "https" if listen.tls_certificate else "http"
-        return base_url(listen.host, listen.port).replace("http", scheme, 1)
+
+def make_command(settings: Settings, workspace_id: str, key: str) -> str:
+    """Return a command that tries a new key. It names a model where the workspace has no default."""
+    listen, workspace = settings.conf.listen, settings.workspaces.get(workspace_id)
+    url = base_url(listen.host, listen.port, tls=bool(listen.tls_certificate))
+    model = "" if workspace and workspace.default_model else '"model": "MODEL", '
+    body = f'{{{model}"messages": [{{"role": "user", "content": "Hello"}}]}}'
+    return (
+        f"curl {url}/v1/chat/completions \\\n"
+        f"  -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\\n"
+        f"  -d '{body}'"
+    )
 
 
 def find_form(path: str) -> tuple[Form, Mapping[str, str]] | None:
