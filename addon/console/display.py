@@ -122,7 +122,7 @@ def change(now: float | None, before: float | None) -> Change | None:
     if not before:
         return Change("new", "There was none in the time before", "up")
     part = (now - before) / abs(before)
-    if abs(part) < 0.0005:
+    if abs(part) < 0.005:
         return Change("±0%", "The same as in the time before", "same")
     text, direction = percent(abs(part)), "up" if part > 0 else "down"
     if part >= 10:

@@ -1,7 +1,7 @@
 """``draw_stacked_bars``: amounts over time, stacked by a name. Pure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil, isfinite
 from typing import Final
@@ -29,11 +29,15 @@ _FILLED_PART: Final = 0.82
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One name with its amount in each bar. ``url`` is where its name in the legend leads to."""
+    """One name with its amount in each bar.
+
+    ``url`` is where its name in the legend leads to. ``is_rest``: it is the sum of names that have no series.
+    """
 
     name: str
     amounts: Sequence[float]
     url: str = ""
+    is_rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ def _merge_bars(
                 for place in range(0, len(one.amounts), size)
             ],
             one.url,
+            one.is_rest,
         )
         for one in series
     ]
@@ -127,16 +132,24 @@ def _merge_bars(
 
 
 def _make_layers(series: Sequence[Series], bars: int) -> Sequence[_Layer]:
-    """Return the layers from the bottom up: the largest series first, and the sum of the smallest ones last."""
-    padded = [Series(one.name, [*one.amounts, *[0] * bars][:bars], one.url) for one in series]
-    ordered = sorted(padded, key=lambda one: -sum(one.amounts))
-    first, rest = ordered[:MAX_SERIES], ordered[MAX_SERIES:]
+    """Return the layers from the bottom up: the largest series first, and the rest last."""
+    padded = [replace(one, amounts=[*one.amounts, *[0] * bars][:bars]) for one in series]
+    ordered = sorted(padded, key=lambda one: (one.is_rest, -sum(one.amounts)))
+    named = [one for one in ordered if not one.is_rest][:MAX_SERIES]
+    rest = ordered[len(named) :]
     layers = [
-        _Layer(shorten(one.name), f"s{place}", one.amounts, one.url) for place, one in enumerate(first, 1)
+        _Layer(shorten(one.name), f"s{place}", one.amounts, one.url) for place, one in enumerate(named, 1)
     ]
     if rest:
         sums = [sum(amounts) for amounts in zip(*(one.amounts for one in rest), strict=True)]
-        layers.append(_Layer(f"{len(rest)} others" if len(rest) > 1 else shorten(rest[0].name), "rest", sums))
+        words = (
+            shorten(rest[0].name)
+            if len(rest) == 1
+            else "others"
+            if rest[-1].is_rest
+            else f"{len(rest)} others"
+        )
+        layers.append(_Layer(words, "rest", sums))
     return layers
 
 

@@ -81,7 +81,7 @@ def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: Split, by_
     table = Table(("begins_at", *names, "calls", "retail_nanousd"), rows)
     given = reading.query.given()
     series = [
-        Series(" · ".join(name) or OTHER, amounts, _make_url(given, by, name))
+        Series(" · ".join(name) or OTHER, amounts, _make_url(given, by, name), is_rest=not name)
         for name, amounts in spent.items()
     ]
     title = f"Spend by {by}, {time.begin:%Y-%m-%d %H:%M} to {time.end:%Y-%m-%d %H:%M} UTC"

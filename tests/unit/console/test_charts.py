@@ -84,6 +84,11 @@ def test_many_series_and_bars_are_added_up() -> None:
     assert sum(one.tag == "rect" for one in tree.iter()) <= 60 * 8
 
 
+def test_a_rest_is_on_top_in_its_own_colour() -> None:
+    chart = draw(Series("other", [100], is_rest=True), Series("a", [1]))
+    assert [(entry.name, entry.css_class) for entry in chart.legend] == [("other", "rest"), ("a", "s1")]
+
+
 def test_no_amounts_say_so() -> None:
     chart = draw(Series("a", [0, 0]))
     assert "Nothing in this time" in "".join(fromstring(chart.svg).itertext())
