@@ -11,7 +11,7 @@ A sum is rounded half up once, at its end.
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -102,6 +102,30 @@ def compute_costs_nanousd(usage: Usage, prices: Iterable[Prices], reasoning_besi
             picousd += written * _cache_write_price(price)
         costs_nanousd.append((2 * picousd + PICOUSD_PER_NANOUSD) // (2 * PICOUSD_PER_NANOUSD))
     return costs_nanousd
+
+
+@dataclass(frozen=True, slots=True)
+class BilledTokens:
+    """The tokens of one call by the price that they have."""
+
+    input: int
+    cached_input: int
+    cache_write: int
+    output: int
+
+
+_UNIT_PRICES: Final = (
+    Prices(PICOUSD_PER_NANOUSD, 0, 0, 0),
+    Prices(0, PICOUSD_PER_NANOUSD, 0, 0),
+    Prices(0, 0, 0, PICOUSD_PER_NANOUSD),
+    Prices(0, 0, PICOUSD_PER_NANOUSD, 0),
+)
+"""Prices at which each kind of token costs one nano-USD, and the others cost nothing."""
+
+
+def count_billed_tokens(usage: Usage, reasoning_beside: bool) -> BilledTokens:
+    """Return the tokens that ``compute_costs_nanousd`` counts at each price."""
+    return BilledTokens(*compute_costs_nanousd(usage, _UNIT_PRICES, reasoning_beside))
 
 
 def count_billable_output(usage: Usage, reasoning_beside: bool) -> int:

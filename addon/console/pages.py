@@ -8,6 +8,9 @@ from typing import Final
 from addon.console.view import Reading, View
 from addon.console.views.audit import PARAMETERS as AUDIT_PARAMETERS
 from addon.console.views.audit import load_audit
+from addon.console.views.call import load_call
+from addon.console.views.call_query import CALLS, NEW_CALLS
+from addon.console.views.calls import load_calls, load_new_calls
 from addon.console.views.explain import FIELDS as EXPLAIN_FIELDS
 from addon.console.views.explain import PARAMETERS as EXPLAIN_PARAMETERS
 from addon.console.views.explain import load_explain
@@ -54,6 +57,9 @@ _ID: Final = "([^/]{1,256})"
 
 PAGES: Final = (
     Page("/(?:overview)?", "overview", "Overview", load_overview, OVERVIEW_PARAMETERS),
+    Page("/calls", "calls", "Calls", load_calls, CALLS),
+    Page("/calls/new", "calls_new", "New calls", load_new_calls, NEW_CALLS),
+    Page(f"/calls/{_ID}", "call", "Call", load_call),
     Page("/workspaces", "workspaces", "Workspaces", load_workspaces, WORKSPACES_PARAMETERS),
     Page(f"/workspaces/{_ID}", "workspace", "Workspace", load_workspace, WORKSPACE_PARAMETERS),
     Page("/models", "models", "Models", load_models, MODELS_PARAMETERS),
@@ -64,6 +70,7 @@ PAGES: Final = (
 
 NAVIGATION: Final = (
     ("/", "overview", "Overview"),
+    ("/calls", "calls", "Calls"),
     ("/workspaces", "workspaces", "Workspaces"),
     ("/models", "models", "Models"),
     ("/explain", "explain", "Explain"),

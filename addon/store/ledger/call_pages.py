@@ -93,6 +93,15 @@ def find_page(
     return CallPage(calls, onward, newer, search.is_whole)
 
 
+def find_call(connection: sqlite3.Connection, call_id: str) -> tuple[Table, Place] | None:
+    """Return the row of a call with every column of the ledger, and its place. None when there is no such call."""
+    cursor = connection.execute("SELECT *, created_at, rowid FROM usage WHERE id = ?", (call_id,))
+    row = cursor.fetchone()
+    if row is None:
+        return None
+    return Table([column[0] for column in cursor.description][:-2], [row[:-2]]), _place(row)
+
+
 def find_last_written(connection: sqlite3.Connection) -> int:
     """Return the number of the row that was written last. Each row has a higher one than those before it."""
     (rowid,) = connection.execute("SELECT coalesce(max(rowid), 0) FROM usage").fetchone()

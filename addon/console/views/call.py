@@ -1,0 +1,116 @@
+"""``/calls/ID``: everything of one ledger row."""
+
+import json
+import shlex
+import sqlite3
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from addon.console.cells import Cell
+from addon.console.charts.timeline import draw_timeline
+from addon.console.display import duration
+from addon.console.view import NotFoundError, Reading, View
+from addon.console.views.call_price import WORDS, price_call
+from addon.console.views.call_words import describe_end, describe_route
+from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.call_pages import Place, find_call, find_page
+from addon.store.ledger.report import find_entry
+from addon.text.table import Table
+from policies.utc_time import format_utc
+
+_ENTRY: Final = ("id", "created_at", "workspace", "amount_nanousd", "reference")
+_AROUND: Final = timedelta(minutes=5)
+
+
+def load_call(reading: Reading) -> View:
+    """Return one call. Raises NotFoundError."""
+    found = find_call(reading.ledger, reading.names[0])
+    if found is None:
+        raise NotFoundError(
+            "No call has this ID. A refused call has no row: only the log has its ID."
+            " To look for the ID that a client gave its call, use the search on the page Calls."
+        )
+    table, place = found
+    (call,) = table.records()
+    prices = _price(reading, call)
+    entry = find_entry(reading.ledger, call["id"])
+    entries = [] if entry is None else [[getattr(entry, name) for name in _ENTRY]]
+    for row in entries:
+        row[1] = format_utc(row[1])
+    values = {
+        "route": list(describe_route(call)),
+        "end": list(describe_end(call)),
+        "prices_of_today": prices["values"],
+        "earlier_id": _find_neighbour(reading.ledger, before=place),
+        "later_id": _find_neighbour(reading.ledger, after=place),
+        "usage_command": _write_command(call),
+        "log_command": f"jq -c {shlex.quote(f'select(.id == {json.dumps(call["id"])})')}",
+    }
+    tables = {"call": table, "price_parts": prices["parts"], "wallet_entries": Table(_ENTRY, entries)}
+    return View(tables, values, {"call": call, **_show(reading, call)})
+
+
+def _price(reading: Reading, call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the tokens by price, and what they cost today. None where the call is free, or its model has gone."""
+    model = reading.settings.models.get(call["model_slug"])
+    if model is None or call["usage_source"] == "none" or call["mode"] == "byok":
+        return {"values": None, "parts": Table(("tokens_of",), [])}
+    today = price_call(call, model)
+    values = {
+        "wholesale_nanousd": today.wholesale_nanousd,
+        "retail_nanousd": today.retail_nanousd,
+        "are_recorded": today.is_recorded(call),
+    }
+    return {"values": values, "parts": today.parts}
+
+
+def _find_neighbour(
+    ledger: sqlite3.Connection, *, before: Place | None = None, after: Place | None = None
+) -> str | None:
+    rows = find_page(ledger, Filter(), 1, before=before, after=after).calls.records()
+    return rows[0]["id"] if rows else None
+
+
+def _write_command(call: Mapping[str, Any]) -> str:
+    """Return the command that shows this call, ready for a shell."""
+    begin = datetime.fromisoformat(call["created_at"])
+    options = {
+        "--workspace": call["workspace"],
+        "--key": call["key_id"],
+        "--since": call["created_at"],
+        "--until": format_utc(begin + timedelta(milliseconds=1)),
+    }
+    words = [f"{name} {shlex.quote(value)}" for name, value in options.items()]
+    return f"tollgate usage {' '.join(words)} --json"
+
+
+def _show(reading: Reading, call: Mapping[str, Any]) -> dict[str, Any]:
+    begin = datetime.fromisoformat(call["created_at"])
+    end = begin + timedelta(milliseconds=min(call["duration_ms"], 10**12))
+    first_byte_ms, duration_ms = call["first_byte_ms"], call["duration_ms"]
+    first = "no byte of an answer" if first_byte_ms is None else f"first byte after {duration(first_byte_ms)}"
+    model = reading.settings.models.get(call["model_slug"])
+    workspace = reading.settings.workspaces.get(call["workspace"])
+    return {
+        "ended_at": end,
+        "timeline": draw_timeline(first_byte_ms, duration_ms, f"{first}, end after {duration(duration_ms)}"),
+        "model": model,
+        "price_words": WORDS,
+        "exact_cell": _exact_cell,
+        "workspace": workspace,
+        "around": {
+            "from_": _minute(begin - _AROUND),
+            "to": _minute(begin + _AROUND + timedelta(minutes=1)),
+        },
+    }
+
+
+def _minute(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M")
+
+
+def _exact_cell(picousd: int) -> Cell:
+    """Return an amount in USD with all its digits: twelve decimals at most."""
+    whole, fraction = divmod(picousd, 10**12)
+    return Cell(f"${whole:,}.{f'{fraction:012}'.rstrip('0').ljust(2, '0')}", kind="number")

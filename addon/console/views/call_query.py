@@ -1,0 +1,59 @@
+"""The parameters of ``/calls``: which calls, of which time, and where the page begins."""
+
+from typing import Final
+
+from addon.console.query import ParameterError, Query
+from addon.console.time_range import PARAMETERS as TIMES
+from addon.console.time_range import TimeRange
+from addon.store.ledger.call_filter import MODES, Filter, is_status
+from addon.store.ledger.call_pages import Place
+
+NAMES: Final = ("workspace", "key", "model", "provider", "status", "mode", "end_user", "error_code")
+"""The parameters that are fields of ``Filter``."""
+
+FILTERS: Final = TIMES | frozenset(NAMES)
+CALLS: Final = FILTERS | {"before", "after", "limit", "find"}
+NEW_CALLS: Final = FILTERS | {"written_after"}
+
+USUAL_ROWS: Final = 50
+MAX_ROWS: Final = 500
+
+
+def parse_filter(query: Query, time: TimeRange) -> Filter:
+    """Return the wanted calls. A time that ends now has no end: another machine's clock may be ahead."""
+    status = query.text("status")
+    if status is not None and not is_status(status):
+        raise ParameterError("status", "must be a status (429), a class (4xx) or error")
+    query.choice("mode", MODES, MODES[0])
+    named = {name: query.text(name) for name in NAMES}
+    return Filter(**named, since=time.since, until=time.until if query.text("to") else None)
+
+
+def parse_limit(query: Query) -> int:
+    """Return how many rows a page has."""
+    return parse_number(query, "limit", MAX_ROWS, USUAL_ROWS)
+
+
+def parse_number(query: Query, name: str, most: int, default: int) -> int:
+    text = query.text(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
+        raise ParameterError(name, f"must be a number from 1 to {most}")
+    return int(text)
+
+
+def parse_places(query: Query) -> tuple[Place | None, Place | None]:
+    """Return the place before which and the one after which the page is: at most one of both."""
+    before, after = _parse_place(query, "before"), _parse_place(query, "after")
+    if before and after:
+        raise ParameterError("after", "can't be used with before")
+    return before, after
+
+
+def _parse_place(query: Query, name: str) -> Place | None:
+    text = query.text(name)
+    try:
+        return Place.parse(text) if text else None
+    except ValueError as error:
+        raise ParameterError(name, str(error)) from None
