@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from addon.console.pages import PAGES, RESERVED
 from addon.console.query import Query
@@ -49,11 +50,21 @@ def open_reading(
     page = next(page for page in PAGES if page.matches(path) is not None)
     settings = SettingsFiles(conf_file, env or {}).load()
     given: dict[str, Sequence[str]] = {
-        name: [value] for name, _, value in (part.partition("=") for part in text.split("&") if part)
+        name: [unquote(value)] for name, _, value in (part.partition("=") for part in text.split("&") if part)
     }
     query = Query.parse(given, page.parameters | RESERVED)
     with open_report(settings.conf.paths.database) as ledger:
-        yield page, Reading(settings, ledger, make_live(**live), now, query, page.matches(path) or ())
+        yield (
+            page,
+            Reading(
+                settings,
+                ledger,
+                make_live(**live),
+                now,
+                query,
+                [unquote(name) for name in page.matches(path) or ()],
+            ),
+        )
 
 
 @contextmanager

@@ -91,3 +91,25 @@ if (footer !== null && document.querySelector(`main :is(${NOTHING_TO_UPDATE})`) 
   footer.hidden = false;
   setInterval(load, REFRESH_MS);
 }
+
+// The list of calls holds still. The line above it says how many calls are new, and loads them.
+
+async function countNew(line) {
+  if (document.hidden) {
+    return;
+  }
+  try {
+    const answer = await fetch(line.dataset.still, { signal: AbortSignal.timeout(TIMEOUT_MS), cache: "no-store" });
+    const found = answer.ok ? await answer.json() : { new_calls: 0 };
+    if (found.new_calls > 0) {
+      const number = found.new_calls.toLocaleString("en") + (found.is_exact ? "" : " or more");
+      line.firstElementChild.textContent = `${number} new ${found.new_calls === 1 ? "call" : "calls"}`;
+    }
+  } catch {
+    // The server is away. The next look may find it.
+  }
+}
+
+for (const line of document.querySelectorAll("[data-still^='/']")) {
+  setInterval(countNew, REFRESH_MS / 2, line);
+}

@@ -101,7 +101,7 @@ def _show(reading: Reading, call: Mapping[str, Any]) -> dict[str, Any]:
         "workspace": workspace,
         "around": {
             "from_": _minute(begin - _AROUND),
-            "to": _minute(begin + _AROUND + timedelta(minutes=1)),
+            "to_": _minute(begin + _AROUND + timedelta(minutes=1)),
         },
     }
 

@@ -73,7 +73,8 @@ def load_new_calls(reading: Reading) -> View:
     after = 0 if query.text("written_after") == "0" else parse_number(query, "written_after", _MOST, 1)
     wanted = parse_filter(query, TimeRange.parse(query, reading.now))
     new_calls, is_exact = count_written(reading.ledger, wanted, after)
-    return View({}, {"new_calls": new_calls, "is_exact": is_exact})
+    table = Table(("new_calls", "is_exact"), [(new_calls, is_exact)])
+    return View({"counts": table}, {"new_calls": new_calls, "is_exact": is_exact})
 
 
 def _find(reading: Reading, find: str) -> View:

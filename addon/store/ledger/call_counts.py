@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.sum_sources import DAYS, split_time
+from addon.store.ledger.call_filter import Filter, join_conditions
+from addon.store.ledger.sum_sources import DAYS, ROWS, split_time
 from addon.store.ledger.totals import select_part
 from addon.text.table import Table
 
@@ -20,7 +20,7 @@ COUNTED: Final = {
 """The columns that are counted, by the name of their filter."""
 
 MAX_ROWS: Final = 100_000
-"""How many calls are counted one by one, for a filter that no sums have."""
+"""How many calls are counted one by one: for a filter that no sums have, and in a time that they do not cover."""
 
 
 def count_calls(connection: sqlite3.Connection, wanted: Filter, most: int) -> Table | None:
@@ -28,7 +28,7 @@ def count_calls(connection: sqlite3.Connection, wanted: Filter, most: int) -> Ta
 
     None when the wanted calls can't be counted in a bounded time: see ``MAX_ROWS``.
     """
-    if wanted.needs_rows and _count(connection, wanted.for_sums()) > MAX_ROWS:
+    if not _is_bounded(connection, wanted):
         return None
     counted, values = _union(connection, wanted, list(COUNTED.values()))
     groups = [
@@ -41,10 +41,19 @@ def count_calls(connection: sqlite3.Connection, wanted: Filter, most: int) -> Ta
     return Table([column[0] for column in cursor.description], cursor.fetchall())
 
 
-def _count(connection: sqlite3.Connection, wanted: Filter) -> int:
-    counted, values = _union(connection, wanted, ["mode"])
-    sql = f"SELECT coalesce(sum(calls), 0) FROM ({counted})"  # noqa: S608
-    return int(connection.execute(sql, values).fetchone()[0])
+def _is_bounded(connection: sqlite3.Connection, wanted: Filter) -> bool:
+    """Return whether at most ``MAX_ROWS`` rows have to be read, where there are no sums. Only an index is read here."""
+    narrowed = {} if wanted.workspace is None else {"workspace = ?": wanted.workspace}
+    left = MAX_ROWS
+    for part in split_time(connection, wanted, DAYS):
+        if part.source is ROWS:
+            within = {"created_at >= ?": part.begin, "created_at < ?": part.end}
+            where, values = join_conditions(narrowed | within)
+            sql = f"SELECT count(*) FROM (SELECT 1 FROM usage WHERE {where} LIMIT ?)"  # noqa: S608
+            left -= connection.execute(sql, (*values, left + 1)).fetchone()[0]
+        if left < 0:
+            return False
+    return True
 
 
 def _union(connection: sqlite3.Connection, wanted: Filter, names: Sequence[str]) -> tuple[str, list[str]]:

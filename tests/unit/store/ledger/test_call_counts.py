@@ -38,10 +38,11 @@ def test_each_value_has_the_number_of_its_calls(
         assert {(name, value): calls for name, value, calls in found.rows} == expected
 
 
-def test_a_filter_that_no_sums_have_counts_only_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_no_sums_have_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_counts, "MAX_ROWS", 1)
     with open_ledger() as connection:
         for place in range(2):
             write(connection, make_row(f"call-{place}", end_user="ann"))
         assert count_calls(connection, Filter(end_user="ann"), 9) is None
-        assert count_calls(connection, Filter(end_user="ann", mode="byok"), 9) is not None
+        assert count_calls(connection, Filter(end_user="ann", workspace="gone"), 9) is not None
+        assert count_calls(connection, Filter(), 9) is not None
