@@ -48,7 +48,7 @@ def load_gateway_settings(reading: Reading) -> View:
         "policies": [policy.name for policy in settings.policies],
         "ledger_bytes": _count_bytes(reading),
     }
-    calls = sum(row["calls"] for row in find_totals(reading.ledger, "mode", Filter(), None).records())
+    calls = sum(row["calls"] for row in find_totals(reading.ledger, "model", Filter(), None).records())
     tables = {
         "warnings": _make_warnings(warnings[:MAX_ROWS]),
         "problems": _make_problems(settings),

@@ -17,7 +17,7 @@ from addon.console.views.workspace_states import (
     find_workspace_warnings,
 )
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.report import find_limits, find_names, find_refusals, find_totals
+from addon.store.ledger.report import find_limits, find_recorded_workspaces, find_refusals, find_totals
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
@@ -72,7 +72,7 @@ def load_workspaces(reading: Reading) -> View:
     search, sort = reading.query.text("search"), reading.query.choice("sort", SORTS, "-retail_nanousd")
     problems = find_problems(reading.settings)
     used = _read_used(reading, time)
-    known = {*reading.settings.workspaces, *problems, *find_names(reading.ledger, "workspace"), *used}
+    known = {*reading.settings.workspaces, *problems, *find_recorded_workspaces(reading.ledger), *used}
     found = [one for one in known if _is_wanted(one, search, reading.settings.workspaces)]
     rest = _sort(found, used, sort, _parse_after(reading))
     page = rest[:PAGE_ROWS]

@@ -215,6 +215,26 @@ def find_entries(
     return _table(connection.execute(sql, (workspace, *place, limit)))
 
 
+def find_recorded_workspaces(connection: sqlite3.Connection) -> list[str]:
+    """Return the workspaces that have calls or wallet entries.
+
+    Each name is one step in an index, however many calls there are.
+    """
+    found = set[str]()
+    for table in ("usage", "wallet_entries"):
+        sql = f"""
+            WITH RECURSIVE named (name) AS (
+                SELECT min(workspace) FROM {table}
+                UNION ALL
+                SELECT (SELECT min(workspace) FROM {table} WHERE workspace > name) FROM named
+                WHERE name IS NOT NULL
+            )
+            SELECT name FROM named WHERE name IS NOT NULL
+        """  # noqa: S608
+        found.update(name for (name,) in connection.execute(sql))
+    return sorted(found)
+
+
 def is_recorded_workspace(connection: sqlite3.Connection, workspace: str) -> bool:
     """Return whether the ledger has a call or a wallet entry of a workspace."""
     sql = """
