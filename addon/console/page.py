@@ -206,7 +206,8 @@ class ViewHandler(ConsoleHandler):
         if found is None:
             return self.fail(404, "There is no such page.")
         try:
-            content_type, body, errors = await self._read(*found, form)
+            with self.reader.turn():
+                content_type, body, errors = await self._read(*found, form)
         except ParameterError as error:
             return self.fail(400, str(error))
         except NotFoundError as error:
@@ -236,7 +237,6 @@ class ViewHandler(ConsoleHandler):
         The reader's thread makes them, templates included.
         """
         self.query = query = self._parse_query(page)
-        self.reader.check()
         live, settings, now = await self.sources.read(), self.sources.settings(), datetime.now(UTC)
 
         def make(ledger: sqlite3.Connection) -> tuple[str, str | bytes, Mapping[str, str]]:

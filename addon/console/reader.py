@@ -5,8 +5,9 @@ Each page has one read-only view of the ledger. SQLite works without the lock of
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -41,24 +42,27 @@ class Reader:
         self._waiting = 0
         self._is_closed = Event()
 
-    def check(self) -> None:
-        """Raise BusyError when ``read`` would."""
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Count a page as in work within the context. Raises BusyError."""
         if self._waiting >= MAX_WAITING:
             raise BusyError
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` in the thread, and return its result.
 
-        Raises BusyError, SlowError, OSError and ``sqlite3.Error``.
+        Call it within a ``turn``. Raises SlowError, OSError and ``sqlite3.Error``.
         """
-        self.check()
-        self._waiting += 1
         is_left = Event()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, is_left)
         finally:
             is_left.set()
-            self._waiting -= 1
 
     def close(self) -> None:
         """Begin no more work, and end the statement that runs."""

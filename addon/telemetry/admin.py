@@ -4,6 +4,7 @@ A page is one entry of ``Admin.pages``. It gets only the path of its request, an
 answers all other paths.
 """
 
+import asyncio
 import json
 import logging
 import socket
@@ -27,6 +28,10 @@ JSON = "application/json"
 METHODS = ("GET", "HEAD")
 MAX_BODY_BYTES = 16_384
 """The largest body of a request. The console may allow more."""
+MAX_WAITING = 16
+"""How many requests for metrics may wait. One more is answered with 503."""
+_CHECKS = ("/healthz", "/readyz")
+_BUSY = b'{"error": "busy"}'
 MAX_CONNECTIONS = 256
 """One more closes the connection that was silent for longest, so that no one can keep others out by doing nothing."""
 
@@ -67,6 +72,8 @@ class Admin:
         self._readiness = readiness
         self._server: LocalServer | None = None
         self._others: OtherPages | None = None
+        self._turn = asyncio.Lock()
+        self._waiting = 0
         self.pages: dict[str, Page] = {"/healthz": self._health, "/readyz": self._ready}
 
     async def start(self, host: str, port: int) -> int:
@@ -120,7 +127,20 @@ class Admin:
         if request.method not in METHODS:
             unread = Refusal("method_not_allowed", "This page is only read: use GET.")
             return await send_answer(request, *_refused(unread), {"Allow": ", ".join(METHODS)})
-        return await send_answer(request, *await page())
+        if request.path not in _CHECKS and self._waiting >= MAX_WAITING:
+            return await send_answer(request, 503, JSON, _BUSY, {"Retry-After": "1"})
+        return await send_answer(request, *await self._make(request.path, page))
+
+    async def _make(self, path: str, page: Page) -> tuple[int, str, bytes]:
+        """Return the answer of a page. Metrics take long to make, so checks and calls go on between two of them."""
+        if path in _CHECKS:
+            return await page()
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await page()
+        finally:
+            self._waiting -= 1
 
 
 def _refused(refusal: Refusal) -> tuple[int, str, bytes]:

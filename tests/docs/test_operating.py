@@ -92,6 +92,7 @@ BOUNDS = {
         f"{console.MAX_BODY_BYTES >> 10} KiB, and {console.MAX_FORM_BYTES >> 20} MiB"
         " for someone who is logged in to the console"
     ),
+    "admin port: requests for `/metrics` that wait, one after the other": str(admin.MAX_WAITING),
     "console: pages that are being made or wait for it": str(reader.MAX_WAITING),
     "console: statements of one page; time until the client has the page": (
         f"{reader.TIMEOUT_S:g} s; {console.ANSWER_S:g} s"
