@@ -43,12 +43,17 @@ def make_diff(before: str, after: str, context: int = 3) -> tuple[DiffLine, ...]
 
 
 def _compare(before: str, after: str, context: int) -> Iterator[DiffLine]:
-    lines = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=context)
+    lines = difflib.unified_diff(_split(before), _split(after), lineterm="", n=context)
     for number, line in enumerate(lines):
         if number < 2:  # The names of the files.
             continue
         kind = _SIGNS.get(line[:1], "place")
         yield DiffLine(kind, line if kind == "place" else _mask(line[1:]))
+
+
+def _split(text: str) -> list[str]:
+    """Return the lines. A line feed at the end begins no further one."""
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _bound(lines: Sequence[DiffLine]) -> Sequence[DiffLine]:

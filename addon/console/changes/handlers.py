@@ -57,11 +57,11 @@ class FormHandler(ConsoleHandler):
 
     async def post(self) -> None:
         """Show the difference, or make the change of ``token``."""
-        if token := self.get_body_argument("token", ""):
-            return await self._confirm(token)
         typed = {field.name: self._read(field.name) for field in self.form.fields}
         if self.get_body_argument("again", ""):
             return self._show_form(typed)
+        if token := self.get_body_argument("token", ""):
+            return await self._confirm(token)
         try:
             preview = await self.maker.show(self.form, self.names, typed)
         except FieldErrors as errors:

@@ -29,6 +29,7 @@ from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
 from policies.utc_time import format_utc
 
+FINAL: Final = "An entry is never changed or removed. Only another entry corrects it."
 BELOW_ZERO: Final = "The balance is below zero: metered calls are refused, unless the workspace is Pro."
 
 
@@ -41,7 +42,7 @@ class WalletChange:
     is_counted_in_redis: bool
 
     subject = None
-    notes: Sequence[str] = ()
+    notes = (FINAL,)
     # Calls change the balance at any moment, so a change does not depend on it.
     digest = ""
 
@@ -153,7 +154,6 @@ CREDIT: Final = Form(
         ),
     ),
     current=_require_workspace,
-    is_final=True,
 )
 DEBIT: Final = Form(
     action="wallet debit",
@@ -171,5 +171,4 @@ DEBIT: Final = Form(
     ),
     current=_require_workspace,
     intro="A debit takes money out of the wallet: it corrects a credit, or is a refund.",
-    is_final=True,
 )
