@@ -124,14 +124,13 @@ def change(now: float | None, before: float | None) -> Change | None:
     part = (now - before) / abs(before)
     if abs(part) < 0.005:
         return Change("±0%", "The same as in the time before", "same")
-    text, direction = percent(abs(part)), "up" if part > 0 else "down"
     if part >= 10:
-        text = f"{part + 1:,.0f}×"
-    return (
-        Change(f"+{text}" if part < 10 else text, f"{text} more than in the time before", "up")
-        if direction == "up"
-        else Change(f"{_MINUS}{text}", f"{text} less than in the time before", "down")
-    )
+        times = f"{part + 1:,.0f}"
+        return Change(f"{times}×", f"{times} times as much as in the time before", "up")
+    shown = percent(abs(part))
+    if part > 0:
+        return Change(f"+{shown}", f"{shown} more than in the time before", "up")
+    return Change(f"{_MINUS}{shown}", f"{shown} less than in the time before", "down")
 
 
 @dataclass(frozen=True, slots=True)
