@@ -15,6 +15,9 @@ from rig.bounds import BOUND_S
 ALIKE = 2
 """How many links of one shape are followed: the same page with the same names of parameters."""
 
+MOST_OF_A_VIEW = 24
+"""How many links to one view are followed. A list whose rows add filters has links of thousands of shapes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -39,7 +42,7 @@ class Site:
 
 def explore(origin: str) -> Site:
     """Follow the links of the console at ``origin``, at most ``ALIKE`` of each shape."""
-    site, seen = Site(), Counter[tuple[str, frozenset[str]]]()
+    site, seen, of_view = Site(), Counter[tuple[str, frozenset[str]]](), Counter[str]()
     waiting = deque((path, "the navigation") for path, *_ in NAVIGATION)
     known = {path for path, _ in waiting}
     with httpx.Client(base_url=origin, timeout=BOUND_S, trust_env=False) as client:
@@ -47,8 +50,9 @@ def explore(origin: str) -> Site:
             path, source = waiting.popleft()
             shape = _shape(path)
             seen[shape] += 1
-            if seen[shape] > ALIKE:
+            if seen[shape] > ALIKE or of_view[shape[0]] >= MOST_OF_A_VIEW:
                 continue
+            of_view[shape[0]] += 1
             answer = client.get(path)
             if answer.status_code != 200:
                 site.broken.append(f"{path} (from {source}): {answer.status_code}")
