@@ -138,6 +138,8 @@ class Admin:
         self._waiting += 1
         try:
             async with self._turn:
+                # Tasks begin at once here, so without this many new connections would be answered in one go.
+                await asyncio.sleep(0)
                 return await page()
         finally:
             self._waiting -= 1
