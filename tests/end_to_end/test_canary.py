@@ -509,6 +509,38 @@ def raw_answer(url: str, name: str, value: str) -> bytes:
         return b"".join(iter(lambda: client.recv(65_536), b""))
 
 
+def test_no_page_of_the_console_and_no_data_shows_a_secret(scene: Scene) -> None:
+    headers = {"Authorization": f"Bearer {CONSOLE}"}
+    body = {"model": "alpha", "messages": MESSAGES}
+    pages = ("overview", "calls", "workspaces", "workspaces/own", "workspaces/solo", "models", "settings")
+    with httpx.Client(base_url=scene.gateway.admin_url, timeout=BOUND_S, trust_env=False) as program:
+        for page in (*pages, "explain", "audit"):
+            answer = program.get(f"/api/v1/{page}", headers=headers)
+            assert answer.status_code == 200, page
+            scene.look(f"data of {page}", seen_in_answer(answer), {"prompt"})
+        for name in ("own", "solo", "nosy"):
+            asked = {"workspace": name, "body": body}
+            answer = program.post("/api/v1/explain", json=asked, headers=headers)
+            assert answer.status_code == 200, answer.text
+            scene.look(f"explain of {name}", seen_in_answer(answer), {"prompt"})
+    with httpx.Client(base_url=scene.gateway.admin_url, timeout=BOUND_S, trust_env=False) as browser:
+        form = hidden_fields(browser.get("/login"))
+        assert browser.post("/login", data=form | {"password": CONSOLE}).status_code == 303
+        own = [*browser.cookies.values(), hidden_fields(browser.get("/explain"))["_xsrf"]]
+        for page in (*pages, "explain", "audit"):
+            answer = browser.get(f"/{page}")
+            assert answer.status_code == 200, page
+            # Each page has the token of its own session.
+            seen = seen_in_answer(answer)
+            for one in own:
+                seen = seen.replace(one.encode(), b"")
+            scene.look(f"page {page}", seen, {"prompt"})
+
+
+def hidden_fields(page: httpx.Response) -> dict[str, str]:
+    return dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', page.text))
+
+
 # --- the output at the end ------------------------------------------------------------------------------------
 
 
