@@ -79,6 +79,8 @@ def test_an_explanation_is_that_of_the_command(gateway: Gateway) -> None:
     page = httpx.post(f"{gateway.admin_url}/explain", data=form, timeout=BOUND_S, trust_env=False)
     assert page.status_code == 200
     assert "Attempt 1: tester-small at TESTER" in unescape(page.text)
+    # The examples keep the chosen workspace.
+    assert 'href="/explain?example=tools&workspace=acme"' in unescape(page.text)
 
 
 def test_a_wrong_field_is_an_error_and_another_site_may_not_ask(gateway: Gateway) -> None:
