@@ -11,8 +11,8 @@ from tornado.web import Application, StaticFileHandler
 
 from addon.console.access.guard import READING, AccessError, Guard
 from addon.console.access.login import LoginHandler, LogoutHandler
+from addon.console.changes import links
 from addon.console.changes.handlers import DoneHandler, FormHandler
-from addon.console.changes.links import ChangeLinks
 from addon.console.changes.maker import Maker
 from addon.console.page import ConsoleHandler, ViewHandler, find_posted, set_headers
 from addon.console.parts import PARTS
@@ -93,7 +93,7 @@ class Console:
                 (r".*", ViewHandler, parts),
             ],
             maker=self._maker,
-            ui_modules={**PARTS, "ChangeLinks": ChangeLinks},
+            ui_modules=PARTS | links.PARTS,
             template_path=str(_FOLDER / "templates"),
             log_function=lambda _: None,  # no access log, as on the rest of the port
         )

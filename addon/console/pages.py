@@ -7,7 +7,7 @@ from typing import Final
 
 from addon.console.view import Reading, View
 from addon.console.views.audit import PARAMETERS as AUDIT_PARAMETERS
-from addon.console.views.audit import load_audit
+from addon.console.views.audit import load_audit, load_audit_line
 from addon.console.views.call import load_call
 from addon.console.views.call_query import CALLS, NEW_CALLS
 from addon.console.views.calls import load_calls, load_new_calls
@@ -66,6 +66,7 @@ PAGES: Final = (
     Page("/explain", "explain", "Explain", load_explain, EXPLAIN_PARAMETERS, EXPLAIN_FIELDS),
     Page("/settings", "settings", "Settings", load_gateway_settings),
     Page("/audit", "audit", "Audit", load_audit, AUDIT_PARAMETERS),
+    Page("/audit/([0-9]{1,15})", "audit_line", "Change", load_audit_line),
 )
 
 NAVIGATION: Final = (

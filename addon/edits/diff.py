@@ -42,6 +42,12 @@ def make_diff(before: str, after: str, context: int = 3) -> tuple[DiffLine, ...]
     return tuple(_bound(list(_compare(before, after, context))))
 
 
+def read_diff(text: str) -> tuple[DiffLine, ...]:
+    """Return the lines that ``str`` of each ``DiffLine`` has made, one a line."""
+    lines = ((_SIGNS.get(line[:1], "place"), line) for line in text.split("\n") if line)
+    return tuple(DiffLine(kind, line if kind == "place" else line[1:]) for kind, line in lines)
+
+
 def _compare(before: str, after: str, context: int) -> Iterator[DiffLine]:
     lines = difflib.unified_diff(_split(before), _split(after), lineterm="", n=context)
     for number, line in enumerate(lines):

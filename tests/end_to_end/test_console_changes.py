@@ -153,9 +153,19 @@ def test_a_wallet_is_credited_once(gateway: Gateway, console: httpx.Client) -> N
 
 def test_the_audit_log_is_a_view_and_shows_no_secret(gateway: Gateway, console: httpx.Client) -> None:
     [key] = KEYS.findall(change(console, "/changes/keys/create/acme", id="canary"))
+    number = console.get("/api/v1/audit").json()["audit"][0]["number"]
+    assert "id = &quot;canary&quot;</bdi></ins>" in console.get(f"/audit/{number}").text
+    assert console.get(f"/audit/{number + 1}").status_code == 404
     pages = [
         console.get(path).text
-        for path in ("/audit", "/api/v1/audit", "/api/v1/audit?format=csv", "/changes/keys/set/acme/canary")
+        for path in (
+            "/audit",
+            f"/audit/{number}",
+            f"/api/v1/audit/{number}",
+            "/api/v1/audit",
+            "/api/v1/audit?format=csv",
+            "/changes/keys/set/acme/canary",
+        )
     ]
     [line] = console.get("/api/v1/audit?workspace=acme&action=keys+create").json()["audit"][:1]
     assert (line["action"], line["subject"], line["address"]) == ("keys create", "canary", "127.0.0.1")

@@ -1,12 +1,13 @@
-"""Links to forms, for pages that show what the forms change."""
+"""Parts of pages about changes: links to forms, and the lines of a difference."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from tornado.web import RequestHandler
 
 from addon.console.changes.forms import FORMS
 from addon.console.parts import Part
+from addon.edits.diff import DiffLine
 
 
 class ChangeLinks(Part):
@@ -21,6 +22,16 @@ class ChangeLinks(Part):
         return self.show(
             "change_links", why_not=why_not, forms=forms, names=names.values(), current=self.path
         )
+
+
+class Diff(Part):
+    """The lines of a difference. Signs and colours have words for screen readers."""
+
+    def render(self, lines: Sequence[DiffLine]) -> str:
+        return self.show("diff", lines=lines)
+
+
+PARTS: Final = {one.__name__: one for one in (ChangeLinks, Diff)}
 
 
 def make_edit_link(handler: RequestHandler) -> Callable[..., str | None]:

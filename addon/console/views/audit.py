@@ -1,15 +1,21 @@
-"""``/audit``: the changes that were made in the console, newest first."""
+"""``/audit``: the changes that were made in the console, newest first; and ``/audit/NUMBER``: one of them."""
 
 from typing import Final
 
+from addon.console.cells import Cell, text_cell
 from addon.console.changes.forms import FORMS
 from addon.console.query import ParameterError, Query
-from addon.console.view import Reading, View
-from addon.store.ledger.audit import find_lines
+from addon.console.view import NotFoundError, Reading, View
+from addon.edits.diff import read_diff
+from addon.store.ledger.audit import COLUMNS, find_lines
 from addon.text.table import Table
 
 PARAMETERS: Final = frozenset({"workspace", "action", "before"})
 ROWS: Final = 50
+CELLS: Final = {
+    "number": lambda row: Cell(str(row["number"])),
+    "change": lambda row: text_cell(row["change"].partition("\n")[0]),
+}
 
 
 def load_audit(reading: Reading) -> View:
@@ -21,7 +27,19 @@ def load_audit(reading: Reading) -> View:
     lines = Table(found.columns, found.rows[:ROWS])
     older = lines.rows[-1][0] if len(found.rows) > ROWS else None
     actions = ["", *(form.action for form in FORMS.values())]
-    return View({"audit": lines}, {"older_before": older}, {"actions": actions})
+    return View({"audit": lines}, {"older_before": older}, {"actions": actions, "cells": CELLS})
+
+
+def load_audit_line(reading: Reading) -> View:
+    """Return one line. Raises ``NotFoundError``."""
+    number = int(reading.names[0])
+    found = find_lines(reading.ledger, None, None, number + 1, 1)
+    if not found.rows or found.rows[0][0] != number:
+        raise NotFoundError(f"The audit log has no line {number}.")
+    (line,) = found.records()
+    summary, _, rest = line["change"].partition("\n")
+    facts = [(name, line[name]) for name in COLUMNS if name not in ("number", "change")]
+    return View({"audit": found}, line, {"summary": summary, "lines": read_diff(rest), "facts": facts})
 
 
 def _read_number(query: Query, name: str) -> int | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.edits.diff import MAX_LINES, NO_KEY_YET, make_diff
+from addon.edits.diff import MAX_LINES, NO_KEY_YET, make_diff, read_diff
 
 HASH = "0123456789abcdef" * 4
 SEALED = "sealed:gAAAAABm0123456789abcdefghijklmnopqrstuvwxyz"
@@ -57,3 +57,8 @@ def test_a_long_difference_is_cut_off() -> None:
     lines = make_diff("", "x\n" * (2 * MAX_LINES))
     assert len(lines) == MAX_LINES + 1
     assert "more lines" in lines[-1].text
+
+
+def test_a_difference_is_read_from_its_text() -> None:
+    lines = make_diff("a\n\nb\n", "a\n\n++c\n")
+    assert read_diff("\n".join(map(str, lines))) == lines
