@@ -1,6 +1,7 @@
 """Edits of a workspace's file as text. Hashes and secrets are hidden in the text, and line ends stay as they are."""
 
 import codecs
+import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -13,6 +14,7 @@ from addon.edits.hidden_values import (
     hide_values,
     parse_or_nothing,
 )
+from addon.edits.toml_lines import find_table, make_header, split_lines
 from addon.edits.workspace_files import CHANGED, EditError, Plan, find_file, hash_content
 from addon.settings.sources import Sources
 
@@ -89,3 +91,17 @@ def restore_line_ends(before: str, text: str) -> str:
         if kind == "equal":
             lines[to : to + end - begin] = [f"{line}\n" for line in old[begin:end]]
     return "".join(lines).removesuffix("\n").removesuffix("\r")
+
+
+def find_line(text: str, key: str) -> int | None:
+    """Return the number of the line of a key path, such as ``keys[1] (ci).label``, None where it has none."""
+    *path, last = re.sub(r" \([^)]*\)", "", key).split(".")
+    found = re.fullmatch(r"([\w-]+)\[([0-9]+)\]", path[0]) if len(path) == 1 else None
+    header = {found[1]: [{}]} if found else make_header(*path) if path else None
+    try:
+        table = find_table(split_lines(text), header, int(found[2]) if found else 0)
+    except ValueError:
+        return None
+    name = last.partition("[")[0]
+    lines = [one.start for one in table if [*one.parsed] == [name] and not one.is_header]
+    return (lines or [table[0].start] if table else [0])[0] + 1

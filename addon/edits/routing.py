@@ -14,6 +14,10 @@ from addon.edits.workspace_files import EditError, Plan, WorkspaceFile, plan_edi
 from addon.settings.errors import label_of
 
 
+class PlaceError(EditError):
+    """There is no such place in the list."""
+
+
 @dataclass(frozen=True, slots=True)
 class EntryKind:
     """A list of a workspace file. ``keys`` are those of an entry, in the order in which a new one has them."""
@@ -77,7 +81,7 @@ def plan_entry_removal(folder: Path, workspace: str, kind: EntryKind, place: int
 
 def _check_place(place: int, last: int) -> None:
     if not 1 <= place <= last:
-        raise EditError(f"the place must be from 1 to {last}")
+        raise PlaceError(f"must be from 1 to {last}")
 
 
 def _name(kind: EntryKind, place: int, entry: Mapping[str, Any]) -> str:

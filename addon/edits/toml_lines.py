@@ -67,7 +67,7 @@ def _set_values(text: str, changes: Changes, header: Mapping[str, Any] | None, i
     """Return the text with ``changes`` in table ``index`` of those with this header, or in the top level."""
     lines = split_lines(text)
     for key, value in changes.items():
-        table = _find_table(lines, header, index)
+        table = find_table(lines, header, index)
         found = next((one for one in table if not one.is_header and [*one.parsed] == [key]), None)
         if found is None:
             if value is not None:
@@ -157,7 +157,7 @@ def _parse(value: Value) -> Any:
     return tomllib.loads(f"x = {format_value(value)}")["x"]
 
 
-def _find_table(lines: Sequence[str], header: Mapping[str, Any] | None, index: int) -> list[Statement]:
+def find_table(lines: Sequence[str], header: Mapping[str, Any] | None, index: int) -> list[Statement]:
     """Return the statements of one table, its header included. Raises ``ValueError``."""
     table: list[Statement] = []
     count, is_inside = -1, header is None

@@ -67,7 +67,7 @@ def resolve_workspace(
 
 def _resolve_byok(own: ByokTable, name: str, file: Path, shared: SharedSettings, secrets: Secrets) -> Byok:
     provider = shared.providers[check_known(name, shared.providers, file, "byok", name, kind="provider")]
-    if not _can_take_keys(provider):
+    if not can_take_keys(provider):
         raise SettingsError(file, join_key_path("byok", name), "the provider takes no key")
     secret = secrets.find(own.secret, provider.auth, file, "byok", name, "secret")
     return Byok(secret, own.routing, own.secret.variable)
@@ -84,7 +84,7 @@ def resolve_last_good(
     byok = {}
     for name, own in table.byok.items():
         provider, secret = shared.providers.get(name), None
-        if provider and _can_take_keys(provider):
+        if provider and can_take_keys(provider):
             try:
                 secret = secrets.find(own.secret, provider.auth, file, "byok", name, "secret")
             except SettingsError:
@@ -114,7 +114,8 @@ def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) ->
     )
 
 
-def _can_take_keys(provider: Provider) -> bool:
+def can_take_keys(provider: Provider) -> bool:
+    """Return whether a customer may have an own key for a provider."""
     return provider.auth != "none" and not provider.builtin
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from addon.edits.toml_lines import Changes, Value, format_value
 from addon.edits.typed_settings import Setting
 
-type Kind = Literal["text", "textarea", "select", "checkbox", "password"]
+type Kind = Literal["text", "textarea", "select", "checkbox", "password", "hidden"]
 
 MAX_CHARS: Final = 4000
 """The longest text of a field, unless it says otherwise."""
@@ -18,7 +18,8 @@ MAX_CHARS: Final = 4000
 class Field:
     """A field of a form. ``parse`` returns the value of a text, or raises ``ValueError`` with what is wrong.
 
-    An empty text is the value None, and is not parsed. A ``password`` is never shown again.
+    An empty text is the value None, and is not parsed. A ``password`` is never shown again, and any other text as
+    ``mask`` returns it. The text of a ``hidden`` field comes back as it was.
     """
 
     name: str
@@ -30,6 +31,11 @@ class Field:
     is_required: bool = False
     max_chars: int = MAX_CHARS
     rows: int = 12
+    mask: Callable[[str], str] = str
+
+
+DIGEST: Final = Field("digest", "", kind="hidden")
+"""The digest of the file that a form was opened with. See ``Asked.require_same_file``."""
 
 
 class FieldErrors(Exception):  # noqa: N818  (several errors, one a field)
@@ -92,6 +98,11 @@ def show_value(value: Value | None) -> str:
     if isinstance(value, str | int):
         return str(value)
     return ", ".join(map(str, value)) or "none"
+
+
+def show_again(field: Field, text: str) -> str:
+    """Return the text of a field as a page may show it again."""
+    return "" if field.kind == "password" else field.mask(text)
 
 
 def find_changes(

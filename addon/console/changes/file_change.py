@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from addon.console.changes.form import Done, Place
 from addon.edits.diff import DiffLine, make_diff
@@ -13,7 +14,8 @@ from addon.settings.overview import find_file_warnings
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store.ledger.audit import Evidence, Outcome
 
-NOTHING_CHANGES = "nothing would change"
+NOTHING_CHANGES: Final = "nothing would change"
+IN_USE: Final = "A running gateway uses the change within two seconds."
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from addon.console.changes.field import Field, find_changes
 from addon.edits.diff import NO_KEY_YET, DiffLine
 from addon.edits.toml_lines import Changes
+from addon.edits.workspace_files import CHANGED, EditError, Plan
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import Settings
 from addon.store.ledger.audit import Evidence
@@ -51,6 +52,12 @@ class Asked:
     def key_hash(self) -> str:
         """The hash of the new key, or what a difference has in its place."""
         return NO_KEY_YET if self.new_key is None else hash_key(self.new_key)
+
+    def require_same_file(self, plan: Plan) -> Plan:
+        """Return a plan of the file that the form was opened with. Raises ``EditError`` for another content."""
+        if self.values.get("digest") != plan.digest:
+            raise EditError(CHANGED)
+        return plan
 
     def find_changes(self, names: Sequence[str]) -> Changes:
         """Return the new values of those fields ``names`` that differ from the current ones."""
@@ -109,6 +116,8 @@ class Form:
     | ``names`` | the names of the variable parts of its URL; the first is the workspace |
     | ``current`` | returns the texts of its fields now |
     | ``plan`` | returns the change |
+    | ``suggest`` | returns texts that may be typed, by the name of the field |
+    | ``find_obstacle`` | returns why no change can be made, None when one can |
     | ``makes_key`` | whether a new API key is made |
     | ``is_final`` | whether the change can't be taken back |
     """
@@ -120,6 +129,8 @@ class Form:
     fields: Sequence[Field] = ()
     current: Callable[[Asked], Mapping[str, str]] = lambda _: {}
     intro: str = ""
+    suggest: Callable[[Settings], Mapping[str, Sequence[str]]] = lambda _: {}
+    find_obstacle: Callable[[], str | None] = lambda: None
     makes_key: bool = False
     is_final: bool = False
 

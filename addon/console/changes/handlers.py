@@ -7,7 +7,7 @@ from typing import Any, Final, override
 from tornado.escape import url_unescape
 
 from addon.console.access.guard import find_client
-from addon.console.changes.field import FieldErrors
+from addon.console.changes.field import FieldErrors, show_again
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
 from addon.console.changes.maker import Maker, Preview, RefusedError, Who
@@ -49,11 +49,12 @@ class FormHandler(ConsoleHandler):
         """Show the form with the current values."""
         try:
             current = await self.maker.read_current(self.form, self.names)
+            obstacle = await self.maker.find_obstacle(self.form)
         except RefusedError as error:
             return self.fail(404, str(error))
         except BusyError:
             return self.fail(503, BUSY)
-        return self._show_form(current)
+        return self._show_form(current, fault=obstacle or "")
 
     async def post(self) -> None:
         """Show the difference, or make the change of ``token``."""
@@ -78,6 +79,8 @@ class FormHandler(ConsoleHandler):
             return self.fail(409, NOT_WAITING)
         try:
             result = await self.maker.confirm(waiting, self._who())
+        except FieldErrors as errors:
+            return self._show_form(waiting.asked.typed, errors.errors, status=409)
         except RefusedError as error:
             return self._show_form(waiting.asked.typed, fault=str(error), status=409)
         except BusyError:
@@ -101,12 +104,10 @@ class FormHandler(ConsoleHandler):
         fault: str = "",
         status: int = 200,
     ) -> None:
-        shown = {
-            field.name: "" if field.kind == "password" else typed.get(field.name, "")
-            for field in self.form.fields
-        }
+        shown = {field.name: show_again(field, typed.get(field.name, "")) for field in self.form.fields}
         self.set_status(status)
-        self._render("change_form", typed=shown, errors=errors or {}, fault=fault)
+        suggested = self.maker.suggest(self.form)
+        self._render("change_form", typed=shown, errors=errors or {}, fault=fault, suggested=suggested)
 
     def _show_preview(self, preview: Preview, typed: Mapping[str, str]) -> None:
         kept = {field.name: typed[field.name] for field in self.form.fields if field.kind != "password"}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from addon.console.changes.field import Field, make_fields, show_value
-from addon.console.changes.file_change import FileChange, RevocationChange
+from addon.console.changes.file_change import IN_USE, FileChange, RevocationChange
 from addon.console.changes.form import Asked, Change, Form
 from addon.edits.keys import SETTABLE, plan_key_changes, plan_new_key, plan_rotation
 from addon.edits.revocation import plan_revocation
@@ -13,7 +13,6 @@ from addon.edits.typed_settings import KEY_SETTINGS, parse_length, parse_text
 from addon.edits.workspace_files import EditError, read_file
 
 SHOWN_ONCE: Final = "The key is shown once, after you confirm. Only its hash is stored."
-IN_USE: Final = "A running gateway uses the change within two seconds."
 
 
 def _plan_create(asked: Asked) -> Change:

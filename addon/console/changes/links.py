@@ -11,9 +11,10 @@ from addon.edits.diff import DiffLine
 
 
 class ChangeLinks(Part):
-    """Links to all forms of one workspace, or of one key of it. Or why nothing may be changed.
+    """Links to all forms of one workspace, or of one part of it such as a key. Or why nothing may be changed.
 
-    ``names`` are those of the forms: ``ChangeLinks(workspace="acme", key="ci")``.
+    ``names`` are those of the forms: ``ChangeLinks(workspace="acme", key="ci")``. Without names, the forms of no
+    workspace.
     """
 
     def render(self, **names: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from addon.console.access.edits_allowed import find_unwritable, why_no_edits
-from addon.console.changes.field import parse_fields
+from addon.console.changes.field import Field, FieldErrors, parse_fields
 from addon.console.changes.file_change import judge_file
 from addon.console.changes.form import Asked, Change, Form, Place
 from addon.console.changes.waiting import Kept, Result, Waiting
@@ -76,16 +77,29 @@ class Maker:
         asked = self._ask(form, names)
         return await self._run(lambda: form.current(asked))
 
+    async def find_obstacle(self, form: Form) -> str | None:
+        """Return why no change can be made with a form, None when one can. Raises BusyError."""
+        return await self._run(form.find_obstacle)
+
+    def suggest(self, form: Form) -> Mapping[str, Sequence[str]]:
+        """Return texts that may be typed into the fields of a form."""
+        return form.suggest(self._settings())
+
     async def show(self, form: Form, names: Mapping[str, str], typed: Mapping[str, str]) -> Preview:
         """Return what a change would do. Raises ``FieldErrors``, RefusedError and BusyError."""
-        values = parse_fields(form.fields, typed)
-        asked = replace(self._ask(form, names), typed=typed, values=values)
+        # A secret does not wait for the confirmation as it was typed.
+        kept = {one.name: typed.get(one.name, "") for one in form.fields if one.kind != "password"}
+        empty = replace(self._ask(form, names), typed=kept)
 
-        def plan() -> tuple[Change, Sequence[str]]:
-            change = form.plan(asked)
-            return change, change.check(asked.place)
+        def plan() -> tuple[Asked, Change, Sequence[str]]:
+            asked = replace(empty, values=parse_fields(form.fields, typed))
+            try:
+                change = form.plan(asked)
+                return asked, change, change.check(asked.place)
+            except SettingsError as error:
+                raise place_error(error, form.fields) from None
 
-        change, warnings = await self._run(plan)
+        asked, change, warnings = await self._run(plan)
         token = self.waiting.put(Waiting(asked, change.digest))
         return Preview(token, change.summary, change.lines, warnings, change.notes)
 
@@ -189,6 +203,14 @@ class Maker:
 def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
     """Return whether a change was made."""
     return judge_file(evidence) if "file" in evidence else judge_entry(ledger, evidence)
+
+
+def place_error(error: SettingsError, fields: Sequence[Field]) -> Exception:
+    """Return the error of a file as one of a field, if the key is one; else as it is."""
+    name = re.sub(r"\[[0-9]+\].*", "", error.key.rpartition(".")[2])
+    if name not in [one.name for one in fields]:
+        return error
+    return FieldErrors({name: error.reason if name == error.key else f"{error.key}: {error.reason}"})
 
 
 def _describe(change: Change) -> str:

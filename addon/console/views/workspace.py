@@ -13,6 +13,7 @@ from addon.console.views.workspace_settings import make_settings_tables, make_se
 from addon.console.views.workspace_shown import (
     KEY_COLUMNS,
     LIMIT_CELLS,
+    ROUTING_CELLS,
     draw_spend,
     make_facts,
     make_key_cells,
@@ -95,6 +96,7 @@ def _make_shown(
         "tiles": make_tiles(values, tables, before[0] if before else {}),
         "key_columns": KEY_COLUMNS,
         "key_cells": make_key_cells(tables["limits"]),
+        "routing_cells": ROUTING_CELLS,
         "limit_cells": LIMIT_CELLS,
         "facts": make_facts(values["settings"], values["file"]),
         "chart": draw_spend(tables["spend"], time),

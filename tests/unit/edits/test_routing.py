@@ -105,8 +105,8 @@ def test_a_plan_changes_only_its_lines(
     [
         (lambda folder: read_entry(folder, "acme", RULES, 3), "workspace acme has no rule 3; it has 2"),
         (lambda folder: read_entry(folder, "acme", HEURISTICS, 1), "has no heuristic 1; it has 0"),
-        (lambda folder: plan_new_entry(folder, "acme", RULES, NEW, 4), "the place must be from 1 to 3"),
-        (lambda folder: plan_entry_move(folder, "acme", RULES, 1, 3), "the place must be from 1 to 2"),
+        (lambda folder: plan_new_entry(folder, "acme", RULES, NEW, 4), "must be from 1 to 3"),
+        (lambda folder: plan_entry_move(folder, "acme", RULES, 1, 3), "must be from 1 to 2"),
         (lambda folder: plan_own_key(folder, "acme", "GROQ", {"routing": True}), "a secret is needed"),
         (lambda folder: plan_own_key_removal(folder, "acme", "OPENA"), 'did you mean "OPENAI"?'),
         (lambda folder: read_own_key(folder, "acm", "OPENAI"), 'unknown workspace "acm"'),
