@@ -111,7 +111,7 @@ async def test_a_file_that_changed_meanwhile_is_refused(maker: Maker, conf: Path
 async def test_what_would_not_load_or_changes_nothing_is_refused(maker: Maker, conf: Path) -> None:
     with pytest.raises(RefusedError, match="nothing would change"):
         await maker.show(keys.SET, CI, {})
-    with pytest.raises(RefusedError, match="models"):
+    with pytest.raises(FieldErrors, match="models"):
         await maker.show(keys.SET, CI, {"models": "a*b"})
     with pytest.raises(RefusedError, match="spend_reset has no effect without spend_cap_usd"):
         await maker.show(keys.SET, CI, {"spend_reset": "daily"})
