@@ -51,6 +51,8 @@ def load_budgets(reading: Reading, read_used: ReadUsed, wanted: Filter) -> Table
     for limit in limits:
         workspace, key_id = limit["workspace"], limit["key_id"]
         used = of_workspaces.get(workspace) if key_id is None else of_keys.get((workspace, key_id))
+        if limit["limit"] == "wallet" and workspace not in credits:
+            continue  # As in alerts: a wallet that never had a credit has nothing to run out of.
         _, credit_nanousd = credits.get(workspace, ("", 0))
         rows.append(_make_row(limit, used, credit_nanousd, reading.now))
     rows.sort(key=_rank)

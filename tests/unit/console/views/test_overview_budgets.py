@@ -96,3 +96,9 @@ def test_a_filter_narrows_them(folder: Path) -> None:
     spend(folder, ("beta", timedelta(days=3), USD))
     assert {row["workspace"] for row in budgets(folder, "workspace=beta")} == {"beta"}
     assert budgets(folder, "workspace=gone") == []
+
+
+def test_a_wallet_that_never_had_a_credit_is_left_out(folder: Path) -> None:
+    with open_new_ledger(folder / "var" / "tollgate.db") as ledger:
+        write_counters(ledger)
+    assert budgets(folder, "workspace=beta") == []
