@@ -133,7 +133,7 @@ class DoneHandler(ConsoleHandler):
         result = self.maker.results.get(name)
         if result is None:
             return self.fail(404, "There is no such result any more. The audit log has all changes.")
-        new_key = self.maker.take_key(result)
+        new_key = result.take_key()
         shown = {
             "result": result,
             "new_key": new_key,

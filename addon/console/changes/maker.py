@@ -14,7 +14,7 @@ from addon.console.access.edits_allowed import find_unwritable, why_no_edits
 from addon.console.changes.field import Field, FieldErrors, parse_fields
 from addon.console.changes.file_change import judge_file
 from addon.console.changes.form import Asked, Change, Form, Place
-from addon.console.changes.waiting import Kept, Result, Waiting
+from addon.console.changes.waiting import SECRET_S, Kept, Result, Waiting
 from addon.console.changes.wallet import judge_entry
 from addon.console.reader import BusyError
 from addon.edits.diff import DiffLine
@@ -61,7 +61,6 @@ class Maker:
 
     def __init__(self, settings: Callable[[], Settings], clock: Clock = SYSTEM_CLOCK) -> None:
         self._settings = settings
-        self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="changes")
         self._in_work = 0
         self.waiting: Kept[Waiting] = Kept(clock)
@@ -110,8 +109,7 @@ class Maker:
         """
         if waiting.making is None:
             waiting.making = asyncio.create_task(self._run(lambda: self._make(waiting, who)))
-            # When the client has left, no one awaits it.
-            waiting.making.add_done_callback(lambda task: task.cancelled() or task.exception())
+            waiting.making.add_done_callback(self._forget_key)
         # The change goes on when the client of one of its confirmations leaves.
         return await asyncio.shield(waiting.making)
 
@@ -124,9 +122,12 @@ class Maker:
         """Begin no more changes."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def take_key(self, result: Result) -> str | None:
-        """Return the new key of a result, once."""
-        return result.take_key(self._clock.monotonic_s())
+    def _forget_key(self, making: "asyncio.Task[str]") -> None:
+        """Let a change that was made forget its new key after a minute. Its client may have left."""
+        if making.cancelled() or making.exception():
+            return
+        if result := self.results.get(making.result()):
+            making.get_loop().call_later(SECRET_S, result.take_key)
 
     def _ask(self, form: Form, names: Mapping[str, str]) -> Asked:
         settings = self._settings()
@@ -185,7 +186,6 @@ class Maker:
                 done.is_made,
                 form.makes_key,
                 asked.new_key,
-                self._clock.monotonic_s(),
             )
         )
 

@@ -14,7 +14,7 @@ MAX_WAITING: Final = 100
 KEPT_S: Final = 900.0
 """How long a change waits for its confirmation, and a result to be read again."""
 SECRET_S: Final = 60.0
-"""How long a new key waits to be shown."""
+"""How long a new key is in memory, if it is not shown before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,12 +39,11 @@ class Result:
     is_made: bool = True
     makes_key: bool = False
     new_key: str | None = field(default=None, repr=False)
-    made_at_s: float = 0.0
 
-    def take_key(self, now_s: float) -> str | None:
-        """Return the new key, the first time only, and not after ``SECRET_S``."""
+    def take_key(self) -> str | None:
+        """Return the new key, the first time only."""
         key, self.new_key = self.new_key, None
-        return key if now_s - self.made_at_s <= SECRET_S else None
+        return key
 
 
 class Kept[T]:

@@ -77,9 +77,9 @@ async def test_confirmations_at_once_make_one_change(maker: Maker, conf: Path) -
 async def test_a_new_key_is_shown_once_and_is_nowhere_else(maker: Maker, conf: Path) -> None:
     result = maker.results.get(await make(maker, keys.CREATE, AT_ACME, id="phone"))
     assert result is not None
-    key = maker.take_key(result)
+    key = result.take_key()
     assert key is not None
-    assert maker.take_key(result) is None
+    assert result.take_key() is None
     [made] = [one for one in load_settings(conf, {}).workspaces["acme"].keys if one.id == "phone"]
     assert made.hash == hash_key(key)
     ledger = b"".join(
