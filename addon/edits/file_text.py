@@ -7,13 +7,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Final
 
-from addon.edits.hidden_values import (
-    HiddenText,
-    HiddenValueError,
-    find_moved_value,
-    hide_values,
-    parse_or_nothing,
-)
+from addon.edits.hidden_values import HiddenText, HiddenValueError, hide_values
 from addon.edits.toml_lines import find_table, make_header, split_lines
 from addon.edits.workspace_files import CHANGED, EditError, Plan, find_file, hash_content
 from addon.settings.sources import Sources
@@ -68,9 +62,6 @@ def plan_text(folder: Path, workspace: str, digest: str, typed: str) -> Plan:
     if shown.digest != digest:
         raise EditError(CHANGED)
     text = shown.hidden.restore(typed)
-    moved = find_moved_value(shown.hidden, parse_or_nothing(shown.source), parse_or_nothing(text))
-    if moved is not None:
-        raise HiddenValueError(f"the key {moved or 'with a name of its own'} can't have a hidden value")
     text = restore_line_ends(shown.source, text)
     return Plan(shown.file, shown.content, text, f"Edit the file of the workspace {workspace}")
 

@@ -18,8 +18,6 @@ MULTI_LINE: Final = (
 )
 
 _WORD: Final = "unchanged"
-_MIN_CHARS: Final = 8
-"""A shorter hidden value is a part of ordinary texts, and no hash or key."""
 _HEX: Final = re.compile(r"[0-9A-Fa-f]{32,}|(?<=sha256:)[0-9A-Fa-f]{4,}")
 _SEALED: Final = re.compile(r"(?<=sealed:)[A-Za-z0-9_=-]+|gAAAAA[A-Za-z0-9_=-]{16,}")
 _KEY: Final = rf"""(?<![\w-])["']?(?:{"|".join(SECRET_KEYS)})["']?[ \t]*=[ \t]*"""
@@ -60,7 +58,24 @@ class HiddenText:
                     raise HiddenValueError(f"line {number} has {found[0]} a second time")
                 used.add(place)
             restored.append(marker.sub(lambda found: self.originals[int(found[1]) - 1], line))
-        return "\n".join(restored)
+        text = "\n".join(restored)
+        self._check_places(typed, text)
+        return text
+
+    def _check_places(self, typed: str, restored: str) -> None:
+        """Raise HiddenValueError for a value in a key that pages show. A key that had it before may keep it."""
+        marker, tables = _marker(self.word), _parse(typed)
+        if tables is None:
+            # A text that is not TOML is not saved. The quotes must not come with the value.
+            if typed != self.text and _parse(restored) is not None:
+                raise HiddenValueError("a hidden value must be in quotes of its own")
+            return
+        kept = set(_find_texts(_parse(self.text) or {}))
+        for name, text in _find_texts(tables):
+            if name not in SECRET_KEYS and marker.search(text) and (name, text) not in kept:
+                raise HiddenValueError(
+                    f"the key {name or 'with a name of its own'} can't have a hidden value"
+                )
 
 
 def hide_values(text: str) -> HiddenText:
@@ -92,27 +107,12 @@ def mask_values(text: str) -> str:
     return "\n".join(lines)
 
 
-def find_moved_value(hidden: HiddenText, before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
-    """Return the name of a key that has a hidden value, and is no place for one. None when there is none.
-
-    A key that had it before, such as a label, may keep it.
-    """
-    kept = set(_find_texts(before))
-    originals = [one for one in hidden.originals if len(one) >= _MIN_CHARS]
-    for name, text in _find_texts(after):
-        if name in SECRET_KEYS or (name, text) in kept:
-            continue
-        if any(original in text for original in originals):
-            return name
-    return None
-
-
-def parse_or_nothing(text: str) -> Mapping[str, Any]:
-    """Return the tables of a text, none when it is not TOML."""
+def _parse(text: str) -> Mapping[str, Any] | None:
+    """Return the tables of a text, None when it is not TOML."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError):
-        return {}
+        return None
 
 
 def _find_texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

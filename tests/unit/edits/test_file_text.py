@@ -194,6 +194,13 @@ def test_a_hidden_value_stays_in_its_key(folder: Path) -> None:
             plan_text(workspaces, "acme", shown.digest, typed)
 
 
+def test_the_quotes_of_a_value_stay_with_it() -> None:
+    hidden = hide_values('secret = "half a secret\n')
+    assert hidden.text == "secret = (unchanged 1)\n"
+    with pytest.raises(HiddenValueError, match="in quotes of its own"):
+        hidden.restore('name = (unchanged 1)"\n')
+
+
 def test_a_large_file_is_refused(folder: Path) -> None:
     (folder / ACME).write_text("#\n" * 20_001)
     with pytest.raises(EditError, match="use a text editor"):
