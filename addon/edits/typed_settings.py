@@ -161,7 +161,15 @@ KEY_SETTINGS: Final = (
 )
 WORKSPACE_SETTINGS: Final = (
     Setting("name", "--name", "The customer's name.", "Name", "TEXT", parse_text, can_remove=False),
-    Setting("plan", "--plan", "The plan.", "Plan", choices=get_args(Plan), can_remove=False),
+    Setting(
+        "plan",
+        "--plan",
+        "The plan.",
+        "Plan",
+        choices=get_args(Plan),
+        can_remove=False,
+        hint="standard: the wallet pays for metered calls. pro: they need no wallet. Not set: standard.",
+    ),
     Setting(
         "rpm_override",
         "--rpm",
@@ -169,6 +177,7 @@ WORKSPACE_SETTINGS: Final = (
         "Requests a minute",
         "N",
         parse_count,
+        hint="Instead of the limit of the plan. If empty: that limit.",
     ),
     Setting(
         "monthly_spend_cap_usd",
@@ -177,6 +186,7 @@ WORKSPACE_SETTINGS: Final = (
         "Monthly cap in USD",
         "USD",
         parse_usd,
+        hint="The most that metered calls may cost in a UTC calendar month, such as 250. If empty: no cap.",
     ),
     Setting(
         "default_model",
@@ -185,6 +195,7 @@ WORKSPACE_SETTINGS: Final = (
         "Default model",
         "SLUG",
         parse_text,
+        hint="The model of calls that name none. If empty: such calls are refused.",
     ),
     Setting(
         "fallback_model",
@@ -193,12 +204,14 @@ WORKSPACE_SETTINGS: Final = (
         "Fallback model",
         "SLUG",
         parse_text,
+        hint="The model of the second attempt after a failed call with the platform's key. If empty: none.",
     ),
     Setting(
         "safety_net",
         "--safety-net",
         "Repeat failed calls with the customer's own key on the platform's.",
         "Safety net",
+        hint="Whether a call that fails with the customer's own key is tried again with the platform's. Not set: off.",
     ),
     Setting(
         "alert_at_percent",
@@ -207,11 +220,15 @@ WORKSPACE_SETTINGS: Final = (
         "Alerts at percent",
         "PERCENTS",
         parse_percents,
+        hint=(
+            "The used parts of budgets that are worth an alert: 50,90; none for no alert. If empty: 80,95,100."
+        ),
     ),
     Setting(
         "overage_protection",
         "--overage-protection",
         "Hold the money of each call before it is sent.",
         "Overage protection",
+        hint="Whether a call's completion is kept so short that no budget is exceeded. Not set: on.",
     ),
 )
