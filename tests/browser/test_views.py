@@ -30,3 +30,12 @@ def test_a_view_needs_no_script(plain_tab: Tab, console: Console, view: str) -> 
 def test_axe_core_is_there(axe: str | None) -> None:
     if axe is None:
         pytest.skip("axe-core is missing, so it has checked no view")
+
+
+def test_every_link_works_and_stays_in_the_console(console: Console) -> None:
+    assert console.site.broken == []
+    assert console.site.outside == set()
+
+
+def test_links_lead_to_every_view(busy: Console) -> None:
+    assert [view for view, address in busy.site.views.items() if address.status != 200] == []

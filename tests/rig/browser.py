@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rig.bounds import BOUND_S
 from rig.configuration import ROOT
 
 if TYPE_CHECKING:  # every process of the tests imports this module, and few start a browser
@@ -14,6 +13,9 @@ if TYPE_CHECKING:  # every process of the tests imports this module, and few sta
 
 INSTALL_BOUND_S = 300.0
 """How long the first run may take to fetch the browser's packages."""
+
+ELEMENT_BOUND_S = 30.0
+"""How long a page may take to load, or to show what a test looks for."""
 
 NARROW, WIDE = 400, 1600
 """The widths of a telephone and of a desk, in pixels."""
@@ -63,7 +65,7 @@ class Tab:
             locale="en-US",
             timezone_id="UTC",
         )
-        self._context.set_default_timeout(BOUND_S * 1000)
+        self._context.set_default_timeout(ELEMENT_BOUND_S * 1000)
         self.page: Page = self._context.new_page()
         self.page.on("console", self._note_message)
         self.page.on("pageerror", lambda error: self.faults.append(f"script error: {error}"))
@@ -83,6 +85,11 @@ class Tab:
         answer = self.page.goto(path)
         assert answer is not None
         return answer.status
+
+    def press(self, button: str) -> None:
+        """Press the button with this text, and wait for the page that it leads to."""
+        with self.page.expect_navigation():
+            self.page.get_by_role("button", name=button, exact=True).click()
 
     def resize(self, width: int) -> None:
         """Give the window another width."""

@@ -15,7 +15,7 @@ from rig.bounds import BOUND_S
 ALIKE = 2
 """How many links of one shape are followed: the same page with the same names of parameters."""
 
-MOST_OF_A_VIEW = 24
+MOST_OF_A_VIEW = 8
 """How many links to one view are followed. A list whose rows add filters has links of thousands of shapes."""
 
 
@@ -60,6 +60,8 @@ def explore(origin: str) -> Site:
             if not answer.headers["content-type"].startswith("text/html"):
                 continue
             site.views.setdefault(shape[0], Address(path, 200))
+            if len(shape[1]) > 1:  # filters can be combined in too many ways
+                continue
             for link in _links(answer.text, f"{origin}{path}"):
                 if not link.startswith(f"{origin}/"):
                     site.outside.add(link)
