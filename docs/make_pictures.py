@@ -17,8 +17,8 @@ from rig.gateway import Gateway
 from rig.pictured_gateway import ENVIRONMENT, PASSWORD, write_files, write_ledger
 
 FOLDER = ROOT / "docs" / "pictures"
-WIDTH, HEIGHT = 1200, 900
-QUALITY = 72
+WIDTH, HEIGHT = 1200, 840
+QUALITY = 50
 
 
 class _Files(Configuration):
@@ -53,6 +53,9 @@ PICTURES: dict[str, str | Callable[[Tab], None]] = {
 }
 """The path of each picture by name, or how to come to it."""
 
+TOPS = {"explain": "label[for=field-body]"}
+"""The element with which a picture begins, if not with the page."""
+
 
 def main() -> None:
     """Make all pictures."""
@@ -74,22 +77,24 @@ def main() -> None:
                 place(tab)
             for scheme in ("light", "dark"):
                 tab.use_scheme(scheme)
-                size = _take(tab, FOLDER / f"{name}-{scheme}.webp")
+                size = _take(tab, FOLDER / f"{name}-{scheme}.webp", TOPS.get(name, "body"))
                 print(f"{name}-{scheme}.webp: {size} bytes")
             if tab.faults:
                 raise SystemExit(f"{name}: {tab.faults}")
         tab.close()
 
 
-def _take(tab: Tab, file: Path) -> int:
-    """Write what the window shows, at most ``HEIGHT`` pixels of it. Return the size in bytes."""
-    bottom = tab.evaluate("document.querySelector('footer').getBoundingClientRect().bottom")
-    height = min(HEIGHT, bottom)
+def _take(tab: Tab, file: Path, top: str) -> int:
+    """Write the page from the element ``top`` on, at most ``HEIGHT`` pixels of it. Return the size in bytes."""
+    begin = tab.evaluate("top => document.querySelector(top).getBoundingClientRect().top + scrollY", top)
+    bottom = tab.evaluate("document.querySelector('footer').getBoundingClientRect().bottom + scrollY")
+    height = min(HEIGHT, bottom - begin)
     devtools = tab.page.context.new_cdp_session(tab.page)
     shot = {
         "format": "webp",
         "quality": QUALITY,
-        "clip": {"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1},
+        "captureBeyondViewport": True,
+        "clip": {"x": 0, "y": begin, "width": WIDTH, "height": height, "scale": 1},
     }
     data = base64.b64decode(devtools.send("Page.captureScreenshot", shot)["data"])
     devtools.detach()
