@@ -102,6 +102,8 @@ def test_a_new_key_is_shown_with_its_difference_and_works(
     assert tab.open("/audit") == 200
     assert "made-here" in tab.page.get_by_role("table").inner_text()
     assert key not in tab.page.content()
+    assert tab.open("/audit/1") == 200
+    check(tab, axe)
 
 
 def _is_accepted(gateway: Gateway, key: str) -> bool:

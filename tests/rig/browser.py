@@ -119,7 +119,8 @@ class Tab:
             self.faults.append(f"request to another origin: {request.url}")
 
     def _note_failure(self, request: "Request") -> None:
-        self.faults.append(f"failed request: {request.url}: {request.failure}")
+        if request.failure != "net::ERR_ABORTED":  # the next page came before this one was whole
+            self.faults.append(f"failed request: {request.url}: {request.failure}")
 
     def _note_answer(self, response: "Response") -> None:
         self.answers.append((response.url.removeprefix(self.origin), response.status))

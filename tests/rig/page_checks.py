@@ -8,6 +8,7 @@ _FRAME = """() => ({
     title: document.title,
     headings: [...document.querySelectorAll('h1')].map(one => one.innerText.trim()),
     language: document.documentElement.lang,
+    stolen: globalThis.stolen ?? null,
     twice: [...document.querySelectorAll('[id]')].map(one => one.id)
         .filter((id, place, all) => all.indexOf(id) !== place),
 })"""
@@ -57,7 +58,7 @@ _SIZES = ("target-size", "scrollable-region-focusable")
 
 
 def check_frame(tab: Tab) -> list[str]:
-    """Check the title, the one main heading, the language and the ids."""
+    """Check the title, the one main heading, the language and the ids, and that no text of a client is a script."""
     frame: dict[str, Any] = tab.evaluate(_FRAME)
     faults = []
     if len(frame["headings"]) != 1 or not frame["headings"][0]:
@@ -66,6 +67,8 @@ def check_frame(tab: Tab) -> list[str]:
         faults.append(f"title: {frame['title']!r}")
     if frame["language"] != "en":
         faults.append(f"language: {frame['language']!r}")
+    if frame["stolen"] is not None:
+        faults.append("a script of a client has run")
     return faults + [f"id used twice: {one}" for one in frame["twice"]]
 
 
