@@ -145,6 +145,9 @@ def test_an_own_key_is_in_no_page_and_no_log(gateway: Gateway, console: httpx.Cl
     assert wrong.status_code == 400
     assert 'id="error-provider">must be one of' in wrong.text
     assert 'name="secret" type="password" value=""' in wrong.text
+    mistaken = fill_in(console, "/changes/rules/add/acme", keywords="sk-live-0123456789abcdef", model="x")
+    assert mistaken.status_code == 400
+    assert "sk-live" not in mistaken.text
     shown = fill_in(console, path, provider=provider, secret=SECRET, routing="true")
     pages = [wrong.text, shown.text]
     fields = Fields(shown.text).values

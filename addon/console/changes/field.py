@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from addon.edits.toml_lines import Changes, Value, format_value
 from addon.edits.typed_settings import Setting
+from addon.text.masking import mask_credentials
 
 type Kind = Literal["text", "textarea", "select", "checkbox", "password", "hidden"]
 
@@ -18,8 +19,8 @@ MAX_CHARS: Final = 4000
 class Field:
     """A field of a form. ``parse`` returns the value of a text, or raises ``ValueError`` with what is wrong.
 
-    An empty text is the value None, and is not parsed. A ``password`` is never shown again, and any other text as
-    ``mask`` returns it. The text of a ``hidden`` field comes back as it was.
+    An empty text is the value None, and is not parsed. A ``password`` is never shown again. Another text that was
+    refused is shown as ``mask`` returns it. The text of a ``hidden`` field comes back as it was.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Field:
     is_required: bool = False
     max_chars: int = MAX_CHARS
     rows: int = 12
-    mask: Callable[[str], str] = str
+    mask: Callable[[str], str] = mask_credentials
 
 
 DIGEST: Final = Field("digest", "", kind="hidden")
@@ -100,9 +101,13 @@ def show_value(value: Value | None) -> str:
     return ", ".join(map(str, value)) or "none"
 
 
-def show_again(field: Field, text: str) -> str:
-    """Return the text of a field as a page may show it again."""
-    return "" if field.kind == "password" else field.mask(text)
+def mask_refused(fields: Iterable[Field], typed: Mapping[str, str]) -> Mapping[str, str]:
+    """Return texts that were refused as a page may show them again. A secret may be in any field by mistake."""
+    return {
+        field.name: text if field.kind == "hidden" else field.mask(text)
+        for field in fields
+        if field.kind != "password" and (text := typed.get(field.name, ""))
+    }
 
 
 def find_changes(

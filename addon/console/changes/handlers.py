@@ -7,7 +7,7 @@ from typing import Any, Final, override
 from tornado.escape import url_unescape
 
 from addon.console.access.guard import find_client
-from addon.console.changes.field import FieldErrors, show_again
+from addon.console.changes.field import FieldErrors, mask_refused
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
 from addon.console.changes.maker import Maker, Preview, RefusedError, Who
@@ -66,9 +66,9 @@ class FormHandler(ConsoleHandler):
         try:
             preview = await self.maker.show(self.form, self.names, typed)
         except FieldErrors as errors:
-            return self._show_form(typed, errors.errors, status=400)
+            return self._show_form(mask_refused(self.form.fields, typed), errors.errors, status=400)
         except RefusedError as error:
-            return self._show_form(typed, fault=str(error), status=400)
+            return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=400)
         except BusyError:
             return self.fail(503, BUSY)
         return self._show_preview(preview, typed)
@@ -104,7 +104,10 @@ class FormHandler(ConsoleHandler):
         fault: str = "",
         status: int = 200,
     ) -> None:
-        shown = {field.name: show_again(field, typed.get(field.name, "")) for field in self.form.fields}
+        shown = {
+            field.name: "" if field.kind == "password" else typed.get(field.name, "")
+            for field in self.form.fields
+        }
         self.set_status(status)
         suggested = self.maker.suggest(self.form)
         self._render("change_form", typed=shown, errors=errors or {}, fault=fault, suggested=suggested)

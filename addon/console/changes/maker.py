@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from addon.console.access.edits_allowed import find_unwritable, why_no_edits
-from addon.console.changes.field import Field, FieldErrors, parse_fields
+from addon.console.changes.field import FieldErrors, parse_fields
 from addon.console.changes.file_change import judge_file
 from addon.console.changes.form import Asked, Change, Form, Place
 from addon.console.changes.waiting import SECRET_S, Kept, Result, Waiting
@@ -96,7 +96,7 @@ class Maker:
                 change = form.plan(asked)
                 return asked, change, change.check(asked.place)
             except SettingsError as error:
-                raise place_error(error, form.fields) from None
+                raise place_error(error, asked) from None
 
         asked, change, warnings = await self._run(plan)
         token = self.waiting.put(Waiting(asked, change.digest))
@@ -205,10 +205,11 @@ def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
     return judge_file(evidence) if "file" in evidence else judge_entry(ledger, evidence)
 
 
-def place_error(error: SettingsError, fields: Sequence[Field]) -> Exception:
-    """Return the error of a file as one of a field, if the key is one; else as it is."""
+def place_error(error: SettingsError, asked: Asked) -> Exception:
+    """Return the error of a workspace's file as one of a field, if the key is one; else as it is."""
     name = re.sub(r"\[[0-9]+\].*", "", error.key.rpartition(".")[2])
-    if name not in [one.name for one in fields]:
+    is_here = error.file == asked.place.folder / f"{asked.workspace}.toml"
+    if not is_here or name not in [one.name for one in asked.form.fields]:
         return error
     return FieldErrors({name: error.reason if name == error.key else f"{error.key}: {error.reason}"})
 

@@ -14,7 +14,6 @@ from addon.edits.own_keys import (
     plan_own_key_removal,
     seal_secret,
 )
-from addon.edits.typed_settings import parse_text
 from addon.edits.workspace_files import EditError, hash_content
 from addon.settings.settings import Settings
 from addon.settings.workspace_builder import can_take_keys
@@ -97,7 +96,7 @@ ADD: Final = Form(
     plan=_plan_add,
     fields=(
         DIGEST,
-        Field("provider", "Provider", parse_text, is_required=True),
+        Field("provider", "Provider", kind="select", is_required=True),
         _make_secret_field("The customer's key of the provider, or a sealed one.", is_required=True),
         _ROUTING,
     ),
