@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from time import monotonic
 from typing import Final
 
@@ -23,7 +23,7 @@ TIMEOUT_S: Final = 10.0
 """How long the statements of one page may take together."""
 
 _SWITCH_S: Final = 0.0005
-"""How long this thread keeps the interpreter's lock from a call that waits for it. Python's default is 5 ms."""
+"""How long the thread of a page keeps the interpreter's lock while a call waits for it."""
 
 _STEPS: Final = 10_000
 """How many steps SQLite takes between two looks at the time: about a millisecond."""
@@ -76,7 +76,7 @@ class Reader:
     def _run[T](self, work: Callable[[sqlite3.Connection], T], is_left: Event) -> T:
         """Run ``work``. Its statements end when they take too long, when the client has left, and at ``close``."""
         end_s = monotonic() + TIMEOUT_S
-        with _yielding_soon(), open_report(self._database) as ledger:
+        with _SWITCH_INTERVAL.shortened(), open_report(self._database) as ledger:
             ledger.set_progress_handler(
                 lambda: is_left.is_set() or self._is_closed.is_set() or monotonic() > end_s, _STEPS
             )
@@ -88,15 +88,36 @@ class Reader:
                 raise
 
 
-@contextmanager
-def _yielding_soon() -> Iterator[None]:
-    """Let the event loop wait less for the interpreter's lock, as long as a page is made.
+class _SwitchInterval:
+    """The time after which threads of this process hand over the interpreter's lock. It is short while pages are made.
 
-    Only one thread makes pages, so no other one changes the interval at the same time.
+    The event loop waits for the lock after each of its system calls. With Python's usual 5 ms, a page of 50 ms would
+    delay the calls next to it by several times 5 ms each.
     """
-    before_s = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_S)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before_s)
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._pages = 0
+        self._usual_s = 0.0
+
+    @contextmanager
+    def shortened(self) -> Iterator[None]:
+        """Shorten the interval within the context.
+
+        The interval belongs to the process. So the first of several pages shortens it, and the last one restores it.
+        """
+        with self._lock:
+            if not self._pages:
+                self._usual_s = sys.getswitchinterval()
+                sys.setswitchinterval(_SWITCH_S)
+            self._pages += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pages -= 1
+                if not self._pages:
+                    sys.setswitchinterval(self._usual_s)
+
+
+_SWITCH_INTERVAL: Final = _SwitchInterval()
