@@ -14,7 +14,7 @@ from addon.settings.errors import SettingsError, suggest_name
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
 from addon.store.ledger.call_filter import FAILED, Filter, is_status
-from addon.store.ledger.report import find_names
+from addon.store.ledger.names import find_names
 from addon.store.ledger.totals import GROUPS
 
 LIMITS: Final = "limits"

@@ -17,7 +17,8 @@ from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.store.backends import open_counters
-from addon.store.ledger.report import find_balances, find_entries, find_wallets
+from addon.store.ledger.names import find_wallets
+from addon.store.ledger.report import find_balances, find_entries
 from addon.store.protocol import WalletEntry
 from addon.store.wallet import (
     EntryRefused,

@@ -27,6 +27,7 @@ from addon.console.views.workspace_states import (
 from addon.edits.workspace_files import unknown_workspace_error
 from addon.settings.errors import Problem
 from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.names import is_recorded_workspace
 from addon.store.ledger.report import (
     LIMIT_COLUMNS,
     find_balances,
@@ -35,7 +36,6 @@ from addon.store.ledger.report import (
     find_limits,
     find_refusals,
     find_totals,
-    is_recorded_workspace,
 )
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.text.masking import mask_credentials

@@ -17,7 +17,8 @@ from addon.console.views.workspace_states import (
     find_workspace_warnings,
 )
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.report import find_limits, find_recorded_workspaces, find_refusals, find_totals
+from addon.store.ledger.names import find_recorded_workspaces
+from addon.store.ledger.report import find_limits, find_refusals, find_totals
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
 from addon.text.table import Table

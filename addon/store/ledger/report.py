@@ -10,7 +10,7 @@ from addon.store.ledger.call_filter import Filter, join_conditions
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.recent_calls import select_recent
 from addon.store.ledger.rollup_schema import AFTER_ALL
-from addon.store.ledger.totals import GROUPS, find_recorded_names, select_totals
+from addon.store.ledger.totals import select_totals
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.sqlite.transactions import read_used
 from addon.text.table import Table
@@ -72,21 +72,6 @@ def find_refusals(connection: sqlite3.Connection, wanted: Filter, limit: int | N
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
     """Return False for a later table, if an older version has used the ledger last, and no gateway has opened it."""
     return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchone() is not None
-
-
-def find_names(connection: sqlite3.Connection, by: str, workspace: str | None = None) -> set[str]:
-    """Return the names of a group, such as ``key``, that calls or refused calls have. Raises ``sqlite3.Error``.
-
-    ``workspace`` narrows the keys to those of one workspace.
-    """
-    column = GROUPS[by][-1]
-    within = workspace if by == "key" else None
-    found = find_recorded_names(connection, column, within)
-    if by in {"workspace", "key"} and has_table(connection, "refusals"):
-        where, values = ("workspace = ?", [within]) if within else ("workspace <> ''", [])
-        sql = f"SELECT DISTINCT {column} FROM refusals WHERE {where}"  # noqa: S608
-        found.update(name for (name,) in connection.execute(sql, values))
-    return found
 
 
 type ReadUsed = Callable[[Limit, str, str], CounterUse]
@@ -193,13 +178,6 @@ def find_balances(read_used: ReadUsed, workspaces: Iterable[str]) -> Table:
     return Table(("workspace", "balance_nanousd", "held_nanousd", "left_nanousd"), rows)
 
 
-def find_wallets(connection: sqlite3.Connection) -> list[str]:
-    """Return the workspaces that have wallet entries, sorted by name."""
-    return [
-        name for (name,) in connection.execute("SELECT DISTINCT workspace FROM wallet_entries ORDER BY 1")
-    ]
-
-
 def find_entries(
     connection: sqlite3.Connection, workspace: str, limit: int, before: WalletEntry | None = None
 ) -> Table:
@@ -213,35 +191,6 @@ def find_entries(
         ORDER BY created_at DESC, id DESC LIMIT ?
     """
     return _table(connection.execute(sql, (workspace, *place, limit)))
-
-
-def find_recorded_workspaces(connection: sqlite3.Connection) -> list[str]:
-    """Return the workspaces that have calls or wallet entries.
-
-    Each name is one step in an index, however many calls there are.
-    """
-    found = set[str]()
-    for table in ("usage", "wallet_entries"):
-        sql = f"""
-            WITH RECURSIVE named (name) AS (
-                SELECT min(workspace) FROM {table}
-                UNION ALL
-                SELECT (SELECT min(workspace) FROM {table} WHERE workspace > name) FROM named
-                WHERE name IS NOT NULL
-            )
-            SELECT name FROM named WHERE name IS NOT NULL
-        """  # noqa: S608
-        found.update(name for (name,) in connection.execute(sql))
-    return sorted(found)
-
-
-def is_recorded_workspace(connection: sqlite3.Connection, workspace: str) -> bool:
-    """Return whether the ledger has a call or a wallet entry of a workspace."""
-    sql = """
-        SELECT EXISTS (SELECT 1 FROM usage WHERE workspace = ?)
-               OR EXISTS (SELECT 1 FROM wallet_entries WHERE workspace = ?)
-    """
-    return bool(connection.execute(sql, (workspace, workspace)).fetchone()[0])
 
 
 def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from addon.store.ledger.call_filter import Filter, join_conditions
-from addon.store.ledger.sum_sources import DAYS, ROWS, SUMS, Part, find_days, find_hours, split_time
+from addon.store.ledger.sum_sources import ROWS, SUMS, Part, find_days, find_hours, split_time
 
 GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
@@ -94,16 +94,3 @@ def select_part(
         f"SELECT {', '.join(columns + sums)} FROM {source.table} WHERE {where} GROUP BY {groups}",  # noqa: S608
         values,
     )
-
-
-def find_recorded_names(
-    connection: sqlite3.Connection, column: str, workspace: str | None = None
-) -> set[str]:
-    """Return all values of a column that names a group of calls, but not a time. Raises ``sqlite3.Error``."""
-    found = set[str]()
-    for part in split_time(connection, Filter(), DAYS):
-        within = {f"{part.source.moment} >= ?": part.begin or None, f"{part.source.moment} < ?": part.end}
-        where, values = join_conditions({"workspace = ?": workspace} | within)
-        sql = f"SELECT DISTINCT {column} FROM {part.source.table} WHERE {where}"  # noqa: S608
-        found.update(name for (name,) in connection.execute(sql, values))
-    return found

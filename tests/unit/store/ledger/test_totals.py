@@ -14,7 +14,7 @@ from rig.rollups import NOW, ROWS, build_all, open_ledger, write
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.report import find_recent, find_totals
 from addon.store.ledger.rollups import build_step
-from addon.store.ledger.totals import GROUPS, TIMES, columns_of, find_recorded_names
+from addon.store.ledger.totals import GROUPS, TIMES, columns_of
 
 MOMENTS = st.one_of(
     st.none(),
@@ -163,19 +163,3 @@ def test_the_sums_of_a_pair_add_up_to_those_of_its_first_part(
         assert list(added) == [tuple(record[column] for column in GROUPS[first]) for record in whole]
         for record, sums in zip(whole, added.values(), strict=True):
             assert {column: record[column] for column in sums} == dict(sums)
-
-
-@given(st.lists(ROWS, max_size=8), st.lists(ROWS, max_size=4), st.integers(0, 6))
-def test_all_names_of_a_column_are_found(
-    earlier: list[dict[str, Any]], later: list[dict[str, Any]], steps: int
-) -> None:
-    with open_ledger(earlier) as connection:
-        for _ in range(steps):
-            build_step(connection, NOW, 3)
-        for row in later:
-            write(connection, row)
-        for column in ("workspace", "key_id", "model_slug", "provider"):
-            recorded = connection.execute(f"SELECT DISTINCT {column} FROM usage").fetchall()
-            assert find_recorded_names(connection, column) == {name for (name,) in recorded}
-        of_acme = connection.execute("SELECT DISTINCT key_id FROM usage WHERE workspace = 'acme'").fetchall()
-        assert find_recorded_names(connection, "key_id", "acme") == {name for (name,) in of_acme}
