@@ -31,6 +31,8 @@ LONG = [
     for name in (
         "end_to_end/test_workers.py",
         "unit/store/test_protocol_model.py",
+        "unit/store/test_protocol_model_2.py",
+        "unit/store/test_protocol_model_3.py",
         "end_to_end/test_crash.py",
         "end_to_end/test_money_under_load.py",
         "end_to_end/test_corpus_replay.py",
