@@ -76,7 +76,7 @@ def test_a_file_is_edited_as_text(browser: Any, gateway: Gateway, with_script: b
         tab.page.get_by_role("button", name="Show the difference").click()
         assert new.strip() in tab.page.locator(".diff ins").all_inner_texts()[0]
         assert file.read_bytes() == before
-        tab.page.get_by_role("button", name="Edit the file as text").click()
+        tab.page.get_by_role("button", name="Save the file").click()
         assert "Edit the file of the workspace acme." in tab.page.locator(".notice.ok").inner_text()
         assert tab.faults == []
     assert file.read_bytes() == new.encode() + before

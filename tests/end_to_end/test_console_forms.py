@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
+from time import monotonic, sleep
 from typing import Any, override
 
 import httpx
@@ -186,6 +187,28 @@ def test_a_typed_secret_is_not_shown_again(gateway: Gateway, console: httpx.Clie
     assert "has a hash or a secret" in wrong.text
     assert SECRET not in wrong.text
     assert 'secret = "***"' in unescape(wrong.text)
+
+
+def test_a_file_that_never_loaded_is_mended(gateway: Gateway, console: httpx.Client) -> None:
+    file = gateway.folder / "policies/workspaces/broken.toml"
+    file.write_text("name = Broken\n")
+    wait_for_state(console, "broken", "not served")
+    assert 'href="/changes/workspaces/edit/broken"' in console.get("/workspaces/broken").text
+    refused = console.get("/changes/workspaces/set/broken")
+    assert "mend it as text first" in refused.text
+    change(console, "/changes/workspaces/edit/broken", text='name = "Broken"\r\n')
+    assert file.read_text() == 'name = "Broken"\n'
+    wait_for_state(console, "broken", "served")
+
+
+def wait_for_state(console: httpx.Client, workspace: str, state: str) -> None:
+    deadline_s = monotonic() + BOUND_S
+    while True:
+        rows = console.get("/api/v1/workspaces?table=workspaces").json()
+        if state in [row["state"] for row in rows if row["workspace"] == workspace]:
+            return
+        assert monotonic() < deadline_s
+        sleep(0.05)
 
 
 def test_a_form_of_a_file_that_changed_since_is_refused(gateway: Gateway, console: httpx.Client) -> None:

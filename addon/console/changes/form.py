@@ -118,6 +118,7 @@ class Form:
     | ``plan`` | returns the change |
     | ``suggest`` | returns texts that may be typed, by the name of the field |
     | ``find_obstacle`` | returns why no change can be made, None when one can |
+    | ``confirmation`` | the text of the button that makes the change; the title unless given |
     | ``makes_key`` | whether a new API key is made |
     | ``is_final`` | whether the change can't be taken back |
     """
@@ -131,6 +132,7 @@ class Form:
     intro: str = ""
     suggest: Callable[[Settings], Mapping[str, Sequence[str]]] = lambda _: {}
     find_obstacle: Callable[[], str | None] = lambda: None
+    confirmation: str = ""
     makes_key: bool = False
     is_final: bool = False
 

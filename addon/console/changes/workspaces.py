@@ -155,5 +155,6 @@ TEXT: Final = Form(
         ),
     ),
     current=_read_text,
+    confirmation="Save the file",
     intro="The text is checked before it is saved. A file that does not load can be mended here.",
 )
