@@ -8,7 +8,15 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from addon.store.ledger.recount import write_counters
-from addon.store.ledger.rollup_schema import AFTER_ALL, DAYS, FIRST_DAYS, FIRST_TABLES, SMALL_TABLES
+from addon.store.ledger.rollup_schema import (
+    AFTER_ALL,
+    DAYS,
+    ENDED_TABLES,
+    FIRST_DAYS,
+    FIRST_TABLES,
+    SMALL_TABLES,
+    RollupTable,
+)
 
 if TYPE_CHECKING:
     from sqlite_utils import Database, Migrations
@@ -227,13 +235,17 @@ def m0010_refusals(db: "Database") -> None:
 def m0011_days(db: "Database") -> None:
     """One table of sums by day, with all columns that calls are grouped by. ``RollupBuilder`` fills it later."""
     for table in FIRST_DAYS:
-        for event in ("INSERT_NEW", "UPDATE_OLD", "UPDATE_NEW", "DELETE_OLD"):
-            db.conn.execute(f"DROP TRIGGER {table.name}_{event}")
+        _drop_triggers(db, table)
         db.conn.execute(f"DROP TABLE {table.name}")
     db.conn.execute("UPDATE rollup_progress SET days_until = ''")
     db.conn.execute(DAYS.creation())
     for trigger in DAYS.triggers():
         db.conn.execute(trigger)
+
+
+def _drop_triggers(db: "Database", table: RollupTable) -> None:
+    for event in ("INSERT_NEW", "UPDATE_OLD", "UPDATE_NEW", "DELETE_OLD"):
+        db.conn.execute(f"DROP TRIGGER {table.name}_{event}")
 
 
 def m0012_small_tables(db: "Database") -> None:
@@ -286,6 +298,19 @@ def m0013_audit(db: "Database") -> None:
     """)
 
 
+def m0014_newest_days_first(db: "Database") -> None:
+    """Let the tables of ended hours begin at a moment, so that the newest rows are added to them first."""
+    db.conn.execute("ALTER TABLE rollup_progress ADD COLUMN days_from TEXT NOT NULL DEFAULT ''")
+    newest = "coalesce((SELECT substr(max(created_at), 1, 13) FROM usage), '')"
+    db.conn.execute(
+        f"UPDATE rollup_progress SET days_from = {newest}, days_until = {newest} WHERE days_until = ''"  # noqa: S608
+    )
+    for table in ENDED_TABLES:
+        _drop_triggers(db, table)
+        for trigger in table.triggers():
+            db.conn.execute(trigger)
+
+
 STEPS = (
     m0001_usage,
     m0002_money,
@@ -300,6 +325,7 @@ STEPS = (
     m0011_days,
     m0012_small_tables,
     m0013_audit,
+    m0014_newest_days_first,
 )
 
 

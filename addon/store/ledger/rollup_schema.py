@@ -165,11 +165,12 @@ _DAY_SUMS: Final = (
     | _columns("wholesale_nanousd", "retail_nanousd")
 )
 _DAY: Final = {"day": "substr(call.created_at, 1, 10)"}
-_ENDED: Final = "call.created_at < (SELECT days_until FROM rollup_progress)"
+_UNTIL: Final = "call.created_at < (SELECT days_until FROM rollup_progress)"
+_ENDED: Final = f"call.created_at >= (SELECT days_from FROM rollup_progress) AND {_UNTIL}"  # noqa: S608
 
 FIRST_DAYS: Final = (
-    RollupTable("model_days", _columns("workspace", "model_slug") | _DAY, _DAY_SUMS, _ENDED),
-    RollupTable("key_days", _columns("workspace", "key_id") | _DAY, _DAY_SUMS, _ENDED),
+    RollupTable("model_days", _columns("workspace", "model_slug") | _DAY, _DAY_SUMS, _UNTIL),
+    RollupTable("key_days", _columns("workspace", "key_id") | _DAY, _DAY_SUMS, _UNTIL),
 )
 FIRST_TABLES: Final = (HOURS, *FIRST_DAYS)
 """The tables of the first version. ``DAYS`` replaced those by day."""
@@ -184,6 +185,7 @@ DAYS: Final = RollupTable(
 )
 """The sums of ``tollgate usage`` by day. They cover the rows before ``days_until``, which follows the clock by hours.
 
+``days_from`` is their begin: it is empty, except while the rows of an older ledger are added.
 So a call that ends now is added to ``rollups`` alone."""
 
 MODEL_HOURS: Final = RollupTable(
@@ -210,6 +212,6 @@ KEY_HOURS: Final = RollupTable(
 
 SMALL_TABLES: Final = (MODEL_HOURS, MODEL_DAYS, KEY_HOURS)
 ENDED_TABLES: Final = (DAYS, *SMALL_TABLES)
-"""The tables that cover the rows before ``days_until``."""
+"""The tables that cover the rows from ``days_from`` until before ``days_until``."""
 
 TABLES: Final = (HOURS, *ENDED_TABLES)

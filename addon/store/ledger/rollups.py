@@ -21,10 +21,16 @@ DAY_DIGITS = len("2026-01-31")
 
 
 class Progress(NamedTuple):
-    """The rows that the rollups cover: those by hour from the first moment on, those by day until the second."""
+    """The rows that the rollups cover: ``rollups`` from a moment on, the other tables from one moment until another."""
 
     hours_from: str
     days_until: str
+    days_from: str = ""
+
+    @property
+    def built_from(self) -> str:
+        """The moment of which earlier calls are in no table yet, or only in ``rollups``. Empty when there are none."""
+        return max(self.hours_from, self.days_from)
 
 
 _NOT_BUILT = Progress(AFTER_ALL, "")
@@ -34,7 +40,8 @@ def read_progress(connection: sqlite3.Connection) -> Progress:
     """Return how far the rollups are built. Raises ``sqlite3.Error``."""
     if not _has_rollups(connection):
         return _NOT_BUILT
-    return Progress(*connection.execute("SELECT hours_from, days_until FROM rollup_progress").fetchone())
+    # An earlier version has no column ``days_from``: its tables cover the rows from the first one on.
+    return Progress(*connection.execute("SELECT * FROM rollup_progress").fetchone())
 
 
 def _has_rollups(connection: sqlite3.Connection) -> bool:
@@ -47,9 +54,12 @@ def _has_rollups(connection: sqlite3.Connection) -> bool:
 def is_behind(connection: sqlite3.Connection, now: datetime) -> bool:
     """Return whether ``build_step`` has something to do. This takes no lock."""
     progress = read_progress(connection)
-    return (
-        bool(progress.hours_from) or _find_moment(connection, progress.days_until, _hour(now), 0) is not None
-    )
+    return bool(progress.built_from) or _has_ended(connection, progress, _hour(now))
+
+
+def _has_ended(connection: sqlite3.Connection, progress: Progress, limit: str) -> bool:
+    """Return whether there are rows of hours that have ended since ``days_until``."""
+    return _find_moment(connection, progress.days_until, limit, 0) is not None
 
 
 def build_step(connection: sqlite3.Connection, now: datetime, rows: int) -> None:
@@ -62,15 +72,15 @@ def build_step(connection: sqlite3.Connection, now: datetime, rows: int) -> None
         progress = read_progress(connection)
         if progress.hours_from:
             _build_hours(connection, progress, rows)
+        elif _has_ended(connection, progress, limit := _hour(now)) or not progress.days_from:
+            _build_days(connection, progress, limit, rows)
         else:
-            _build_days(connection, progress, _hour(now), rows)
+            _build_earlier_days(connection, progress, rows)
 
 
 def _build_hours(connection: sqlite3.Connection, progress: Progress, rows: int) -> None:
     """Add earlier rows: the newest hours come first, because people look at them."""
-    sql = "SELECT created_at FROM usage WHERE created_at < ? ORDER BY created_at DESC LIMIT 1 OFFSET ?"
-    found = connection.execute(sql, (progress.hours_from, rows - 1)).fetchone()
-    begin = found[0] if found else ""
+    begin = _find_earlier_moment(connection, progress.hours_from, rows)
     connection.execute(HOURS.build(), (begin, progress.hours_from))
     connection.execute("UPDATE rollup_progress SET hours_from = ?", (begin,))
 
@@ -85,6 +95,21 @@ def _build_days(connection: sqlite3.Connection, progress: Progress, limit: str, 
     for table in ENDED_TABLES:
         connection.execute(table.build(), (progress.days_until, end))
     connection.execute("UPDATE rollup_progress SET days_until = ?", (end,))
+
+
+def _build_earlier_days(connection: sqlite3.Connection, progress: Progress, rows: int) -> None:
+    """Add the rows of an older ledger to the tables of ended hours, the newest first."""
+    begin = _find_earlier_moment(connection, progress.days_from, rows)
+    for table in ENDED_TABLES:
+        connection.execute(table.build(), (begin, progress.days_from))
+    connection.execute("UPDATE rollup_progress SET days_from = ?", (begin,))
+
+
+def _find_earlier_moment(connection: sqlite3.Connection, end: str, rows: int) -> str:
+    """Return the moment of the last of ``rows`` rows before ``end``, backwards. Empty when there are no more."""
+    sql = "SELECT created_at FROM usage WHERE created_at < ? ORDER BY created_at DESC LIMIT 1 OFFSET ?"
+    found = connection.execute(sql, (end, rows - 1)).fetchone()
+    return found[0] if found else ""
 
 
 def _find_moment(connection: sqlite3.Connection, begin: str, end: str, rows: int) -> str | None:
@@ -126,7 +151,7 @@ def _find_wrong_distributions(
     connection: sqlite3.Connection, table: RollupTable, progress: Progress
 ) -> Iterator[str]:
     """Return the hours or days of a table with distributions that differ from the rows."""
-    begin, end = (progress.hours_from, AFTER_ALL) if table is HOURS else ("", progress.days_until)
+    begin, end = _coverage(table, progress)
     digits = HOUR_DIGITS if table.period == "hour" else DAY_DIGITS
     periods = connection.execute(
         f"SELECT {table.period} FROM {table.name} UNION"  # noqa: S608
@@ -141,7 +166,7 @@ def _find_wrong_distributions(
 
 def _find_wrong_sums(connection: sqlite3.Connection, table: RollupTable, progress: Progress) -> Iterator[str]:
     """Return the hours or days of a table without distributions that differ from the rows."""
-    for (period,) in connection.execute(_wrong_periods(table), (progress.days_until,)):
+    for (period,) in connection.execute(_wrong_periods(table), _coverage(table, progress)):
         yield period
 
 
@@ -156,10 +181,15 @@ def repair(connection: sqlite3.Connection, wrong: WrongPeriod) -> None:
 
 def _bounds(table: RollupTable, period: str, progress: Progress) -> tuple[str, str]:
     """Return the moments between which a table covers the rows of a period."""
-    end = period + AFTER_ALL
+    begin, end = _coverage(table, progress)
+    return max(period, begin), min(period + AFTER_ALL, end)
+
+
+def _coverage(table: RollupTable, progress: Progress) -> tuple[str, str]:
+    """Return the moments between which a table covers all rows."""
     if table is HOURS:
-        return max(period, progress.hours_from), end
-    return period, min(end, progress.days_until)
+        return progress.hours_from, AFTER_ALL
+    return progress.days_from, progress.days_until
 
 
 type _Groups = dict[tuple[str, ...], tuple[Sequence[int], Sequence[Mapping[str, int]]]]
@@ -201,10 +231,11 @@ def _split(
 
 
 def _wrong_periods(table: RollupTable) -> str:
-    """Return the SQL for the hours or days of a table that differ from the rows before a moment."""
+    """Return the SQL for the hours or days of a table that differ from the rows between two moments."""
     values = [*table.groups.values(), *(f"sum({value})" for value in table.sums.values())]
     recorded = (
-        f"SELECT {', '.join(values)} FROM usage AS call WHERE call.created_at < ?"  # noqa: S608
+        f"SELECT {', '.join(values)} FROM usage AS call"  # noqa: S608
+        f" WHERE call.created_at >= ? AND call.created_at < ?"
         f" GROUP BY {', '.join(table.groups.values())}"
     )
     columns = ", ".join(table.columns)

@@ -107,7 +107,8 @@ def split_time(
     if wanted.needs_rows:
         yield Part(ROWS, begin, end)
         return
-    first_day, last_day = _ceil(begin, DAY_DIGITS), min(end, progress.days_until)[:DAY_DIGITS]
+    first_day = _ceil(max(begin, progress.days_from), DAY_DIGITS)
+    last_day = min(end, progress.days_until)[:DAY_DIGITS]
     if days is None or first_day >= last_day:
         yield from _split_hours(begin, end, progress, hours)
         return
@@ -121,9 +122,13 @@ def _split_hours(begin: str, end: str, progress: Progress, hours: Source) -> Ite
     if first >= last:
         yield Part(ROWS, begin, end)
         return
-    ended = first if hours is HOURS else max(first, min(last, progress.days_until[:HOUR_DIGITS]))
+    covered = ended = first
+    if hours is not HOURS:
+        covered = min(max(first, _ceil(progress.days_from, HOUR_DIGITS)), last)
+        ended = max(covered, min(last, progress.days_until[:HOUR_DIGITS]))
     yield Part(ROWS, begin, first)
-    yield Part(hours, first, ended)
+    yield Part(HOURS, first, covered)
+    yield Part(hours, covered, ended)
     yield Part(HOURS, ended, last)
     yield Part(ROWS, last, end)
 

@@ -81,6 +81,19 @@ async def test_a_gateway_builds_in_the_background_and_may_stop_at_any_step(upgra
     assert_built(upgraded)
 
 
+def test_the_rest_is_longer_while_others_write_the_ledger(upgraded: Path) -> None:
+    seconds = iter(range(10_000))
+    builder = RollupBuilder(upgraded, time_s=lambda: next(seconds))
+    with second_connection(upgraded) as other:
+        rests = [builder.step()]
+        other.execute("UPDATE alert_marks SET value = value")
+        rests.append(builder.step())
+        other.execute("INSERT INTO alert_marks VALUES ('a', 'b')")
+        rests += [builder.step(), builder.step()]
+    builder.close()
+    assert rests == [4, 1, 4, 1]
+
+
 def test_one_process_builds_at_a_time(upgraded: Path) -> None:
     first, second = RollupBuilder(upgraded), RollupBuilder(upgraded)
     first.step()

@@ -130,11 +130,25 @@ def count_calls(connection: sqlite3.Connection) -> dict[str, int]:
     return {name: connection.execute(sql).fetchone()[0] for name, sql in sums.items()}
 
 
+def test_the_newest_rows_are_built_first_and_rows_of_hours_that_end_before_the_oldest() -> None:
+    with open_ledger(make_rows(100)) as connection:
+        for _ in range(40):
+            build_step(connection, NOW, 3)
+        progress = read_progress(connection)
+        assert progress.hours_from == ""
+        assert "2026-01-31T00" < progress.days_from < progress.days_until == "2026-01-31T14"
+        assert progress.built_from == progress.days_from
+        build_step(connection, NOW + timedelta(hours=1), 3)
+        later = read_progress(connection)
+        assert (later.days_from, later.days_until) == (progress.days_from, "2026-01-31T15")
+        assert list(find_wrong(connection)) == []
+
+
 def test_an_upgrade_adds_no_old_row_itself_and_the_build_ends_with_the_current_hour() -> None:
     with open_ledger(make_rows(40)) as connection:
         assert count_calls(connection) == dict.fromkeys(count_calls(connection), 0)
         assert build_all(connection) > 20
-        assert read_progress(connection) == Progress("", "2026-01-31T14")
+        assert read_progress(connection) == Progress("", "2026-01-31T14", "")
         # Three of the calls came in the current hour.
         assert count_calls(connection) == {"rollups": 40} | dict.fromkeys(ENDED, 37)
 
