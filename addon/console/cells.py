@@ -1,7 +1,7 @@
 """How a table's columns are named and shown: one rule for each column name or its unit. Pure."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from addon.console import display
@@ -143,6 +143,11 @@ def yes_or_no(value: object) -> Cell:
 def status_badge(value: object) -> Cell:
     """Return an HTTP status, or its class such as ``4xx``, as a badge."""
     return badge(str(value), _MARKS.get(str(value)[:1], "off"))
+
+
+def with_note(cell: Cell, note: str) -> Cell:
+    """Return a cell with a second, muted text below it."""
+    return cell if cell.kind == "nothing" else replace(cell, note=note)
 
 
 def _number(value: float) -> Cell:

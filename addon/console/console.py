@@ -11,13 +11,12 @@ from tornado.web import Application, StaticFileHandler
 
 from addon.console.access.guard import READING, AccessError, Guard
 from addon.console.access.login import LoginHandler, LogoutHandler
-from addon.console.changes import links
 from addon.console.changes.handlers import DoneHandler, FormHandler
 from addon.console.changes.maker import Maker
 from addon.console.page import ConsoleHandler, ViewHandler, find_posted, set_headers
-from addon.console.parts import PARTS
 from addon.console.reader import Reader
 from addon.console.sources import Sources
+from addon.console.template_names import PARTS
 from addon.runtime.local_http import connection_of
 
 log = logging.getLogger("tollgate.console")
@@ -93,7 +92,7 @@ class Console:
                 (r".*", ViewHandler, parts),
             ],
             maker=self._maker,
-            ui_modules=PARTS | links.PARTS,
+            ui_modules=PARTS,
             template_path=str(_FOLDER / "templates"),
             log_function=lambda _: None,  # no access log, as on the rest of the port
         )

@@ -18,10 +18,12 @@ from addon.console.access.guard import READING, AccessError, Guard, LoginNeededE
 from addon.console.access.password import TooOftenError
 from addon.console.changes.links import make_edit_link
 from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
-from addon.console.parts import API, make_namespace
-from addon.console.query import ParameterError, Query, parse_form
+from addon.console.posted_form import parse_form
+from addon.console.query import ParameterError, Query
 from addon.console.reader import BusyError, Reader, SlowError
 from addon.console.sources import Sources
+from addon.console.template_names import make_namespace
+from addon.console.urls import API
 from addon.console.view import NotFoundError, Reading, View
 from addon.text.masking import mask_credentials
 from addon.text.table_formats import format_json, format_spreadsheet

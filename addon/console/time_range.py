@@ -1,4 +1,4 @@
-"""``TimeRange``: the time that a page is about, and the one before it. Pure but for ``Query``."""
+"""``TimeRange``: the time that a page is about, and the one before it."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -7,7 +7,7 @@ from tornado.httputil import HTTPConnection, HTTPServerRequest
 from tornado.web import Application
 
 from addon.console.page import ViewHandler
-from addon.console.parts import PARTS
+from addon.console.template_names import PARTS
 from rig.configuration import ROOT
 from rig.console_reading import NOW, open_reading
 

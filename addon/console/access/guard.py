@@ -17,7 +17,7 @@ from addon.console.access.browsers import Browsers, Cookie
 from addon.console.access.hosts import find_host_fault
 from addon.console.access.password import Keys, PasswordCheck
 from addon.console.access.session import Session, make_form_token
-from addon.console.query import FORM_TOKEN
+from addon.console.posted_form import FORM_TOKEN
 from addon.runtime.listening import is_loopback
 from addon.settings.overview import find_closed_reason
 from addon.settings.settings import Settings

@@ -1,12 +1,12 @@
 """Parts of pages about changes: links to forms, and the lines of a difference."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from tornado.web import RequestHandler
 
 from addon.console.changes.forms import FORMS
-from addon.console.parts import Part
+from addon.console.parts.part import Part
 from addon.edits.diff import DiffLine
 
 
@@ -30,9 +30,6 @@ class Diff(Part):
 
     def render(self, lines: Sequence[DiffLine]) -> str:
         return self.show("diff", lines=lines)
-
-
-PARTS: Final = {one.__name__: one for one in (ChangeLinks, Diff)}
 
 
 def make_edit_link(handler: RequestHandler) -> Callable[..., str | None]:

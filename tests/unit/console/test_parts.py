@@ -12,8 +12,9 @@ from tornado.web import Application
 from addon.console.cells import badge
 from addon.console.display import change
 from addon.console.page import ConsoleHandler
-from addon.console.parts import PARTS, Tile
+from addon.console.parts.figures import Tile
 from addon.console.query import Query
+from addon.console.template_names import PARTS
 from addon.console.time_range import TimeRange
 from addon.text.table import Table
 

@@ -1,0 +1,80 @@
+"""``DataTable``: a table of a view."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from addon.console.cells import Cell, heading, make_cell
+from addon.console.parts.part import Part
+from addon.console.urls import API, join_url
+from addon.text.table import Table
+
+type Link = Callable[[Mapping[str, Any]], str | None]
+"""Returns the URL of a cell, given its row."""
+
+
+class DataTable(Part):
+    """A table of a view, with its headings, links, and its data as CSV and JSON.
+
+    | argument | is |
+    |---|---|
+    | ``name`` | its name in ``View.tables`` |
+    | ``columns`` | the columns to show, in this order; all of them unless given |
+    | ``links`` | a function for each column with links: it returns the URL, given the row |
+    | ``cells`` | a function for each column that is shown in its own way: it returns a ``Cell``, given the row |
+    | ``headings`` | headings other than the usual ones |
+    | ``sortable`` | columns whose heading sorts by ``sort=COLUMN``, or ``sort=-COLUMN`` for the highest first |
+    | ``usual_sort`` | how it is sorted without ``sort`` |
+    | ``empty`` | the sentence for a table without rows |
+    | ``heads`` | whether the first column names its row |
+    | ``downloads`` | whether it has links to its data; a page that was posted has no URL for them |
+    """
+
+    def render(
+        self,
+        name: str,
+        table: Table,
+        caption: str,
+        *,
+        columns: Sequence[str] | None = None,
+        links: Mapping[str, Link] | None = None,
+        cells: Mapping[str, Callable[[Mapping[str, Any]], Cell]] | None = None,
+        headings: Mapping[str, str] | None = None,
+        sortable: Sequence[str] = (),
+        usual_sort: str = "",
+        empty: str = "Nothing in this time.",
+        note: str = "",
+        heads: bool = True,
+        downloads: bool = True,
+    ) -> str:
+        shown = tuple(columns or table.columns)
+        records = table.records()
+        rows = [
+            [
+                (
+                    cells[column](record) if cells and column in cells else make_cell(column, record[column]),
+                    links[column](record) if links and column in links else None,
+                )
+                for column in shown
+            ]
+            for record in records
+        ]
+        return self.show(
+            "table",
+            name=name,
+            caption=caption,
+            headings=[(column, (headings or {}).get(column) or heading(column)) for column in shown],
+            numbers=[any(row[place][0].is_number for row in rows) for place in range(len(shown))],
+            rows=rows,
+            empty=empty,
+            note=note,
+            heads=heads,
+            downloads=downloads,
+            sortable=sortable,
+            sort=self.query.text("sort") or usual_sort,
+            here=self.here,
+            csv_url=self._data_url(table=name, format="csv"),
+            json_url=self._data_url(table=name),
+        )
+
+    def _data_url(self, **changes: str) -> str:
+        return join_url(API + self.path, {**self.query.given(), **changes})

@@ -1,0 +1,42 @@
+"""``Field``: a field of a form."""
+
+from collections.abc import Iterable, Mapping
+
+from addon.console.parts.part import Part
+
+
+class Field(Part):
+    """A field of a form, with its label, a hint, and its error below it.
+
+    ``kind`` is a type of ``<input>``, or ``textarea``, ``select`` or ``checkbox``. ``options`` are texts, or pairs of
+    a value and its text.
+    """
+
+    def render(
+        self,
+        name: str,
+        label: str,
+        value: object = "",
+        *,
+        kind: str = "text",
+        hint: str = "",
+        error: str = "",
+        options: Iterable[str | tuple[str, str]] = (),
+        is_required: bool = False,
+        rows: int = 12,
+        attributes: Mapping[str, str] | None = None,
+    ) -> str:
+        pairs = [(one, one or "Any") if isinstance(one, str) else one for one in options]
+        return self.show(
+            "field",
+            name=name,
+            label=label,
+            value="" if value is None else value,
+            kind=kind,
+            hint=hint,
+            error=error,
+            options=pairs,
+            is_required=is_required,
+            rows=rows,
+            attributes=attributes or {},
+        )
