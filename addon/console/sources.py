@@ -1,6 +1,6 @@
 """``Sources``: what the console reads of the gateway that it belongs to, and ``Live``: what it read for one page."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,9 +76,8 @@ def _read_gauges(page: str) -> Mapping[str, tuple[Sample, ...]]:
     """Return the gauges of a page of metrics. Histograms, which are most of its lines, are not parsed."""
     names = {name for name, family in FAMILIES.items() if family.kind == "gauge"}
     lines = [line for line in page.splitlines() if line.split("{")[0].split(" ")[0] in names]
-    return dict.fromkeys(names, ()) | dict(_parse(lines))
-
-
-def _parse(lines: Iterable[str]) -> Iterable[tuple[str, tuple[Sample, ...]]]:
+    samples: dict[str, list[Sample]] = {name: [] for name in names}
+    # Without its comments, a page has a family for each sample.
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-        yield family.name, tuple(Sample(sample.labels, sample.value) for sample in family.samples)
+        samples[family.name] += (Sample(sample.labels, sample.value) for sample in family.samples)
+    return {name: tuple(found) for name, found in samples.items()}
