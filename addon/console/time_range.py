@@ -68,7 +68,10 @@ class TimeRange:
         return format_utc(self.end)
 
     def before(self) -> "TimeRange":
-        """Return the time of the same length before this one."""
+        """Return the time of the same length before this one. Of a month, the same days of the month before."""
+        if self.name == "month":
+            begin = (self.begin - timedelta(days=1)).replace(day=1)
+            return TimeRange(self.name, begin, min(begin + self.length, self.begin))
         return TimeRange(self.name, self.begin - self.length, self.begin)
 
 
