@@ -1,7 +1,8 @@
 """How a table's columns are named and shown: one rule for each column name or its unit. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from addon.console import display
@@ -130,6 +131,17 @@ def whole_cell(value: object) -> Cell:
     return Cell(display.text(value, _MAX_WHOLE_CHARS), kind="whole")
 
 
+def end_cell(value: str, now: datetime) -> Cell:
+    """Return when something ends: with the time of day where that is near."""
+    made = make_cell("ends_at", value)
+    end = datetime.fromisoformat(value)
+    if end - now < timedelta(days=2):
+        return replace(
+            made, text=f"{made.text[:16]} (in {display.duration((end - now).total_seconds() * 1_000)})"
+        )
+    return replace(made, text=f"{made.text[:10]} (in {display.count((end - now).days)} days)")
+
+
 def badge(value: str, mark: Mark, title: str = "") -> Cell:
     """Return a word with a sign and a colour."""
     return Cell(display.text(value), title, "badge", mark)
@@ -190,3 +202,10 @@ _BY_UNIT: Final[Mapping[str, Callable[[Any], Cell]]] = {
     "_share": lambda value: Cell(display.percent(value), kind="number"),
     "_rate": lambda value: Cell(display.percent(value), kind="number"),
 }
+
+
+def is_number_column(column: str, cells: Sequence[Cell]) -> bool:
+    """Return whether a column is aligned as numbers. The name of a column decides where it has no value."""
+    if any(cell.kind != "nothing" for cell in cells):
+        return any(cell.is_number for cell in cells)
+    return any(column.endswith(unit) for unit in _BY_UNIT)

@@ -2,8 +2,17 @@
 
 from typing import Any, Final
 
-from addon.console.cells import badge, heading, make_cell, status_badge, text_cell, whole_cell, with_note
-from addon.console.changes.links import ChangeLinks, Diff
+from addon.console.cells import (
+    badge,
+    end_cell,
+    heading,
+    make_cell,
+    status_badge,
+    text_cell,
+    whole_cell,
+    with_note,
+)
+from addon.console.changes.links import ChangeLinks, ChangesOff, Diff
 from addon.console.display import FUNCTIONS
 from addon.console.parts.data_table import DataTable
 from addon.console.parts.field import Field
@@ -17,7 +26,7 @@ PARTS: Final = {
     one.__name__: one
     for one in (
         *(DataTable, TimePicker, FilterChips, FilterForm, Tiles, Bar, Chart, Badge, Value),
-        *(Facts, Pager, Notice, Code, Field, ChangeLinks, Diff),
+        *(Facts, Pager, Notice, Code, Field, ChangeLinks, ChangesOff, Diff),
     )
 }
 """The parts, by the name of their class."""
@@ -32,6 +41,7 @@ def make_namespace(path: str, query: Query) -> dict[str, Any]:
         "badge": badge,
         "status_badge": status_badge,
         "text_cell": text_cell,
+        "end_cell": end_cell,
         "whole_cell": whole_cell,
         "bar_cell": bar_cell,
         "with_note": with_note,

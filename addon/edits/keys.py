@@ -191,7 +191,7 @@ def _choose_id(workspace: str, taken: tuple[str, ...], key_id: str | None) -> st
         return next(name for number in count(1) if (name := f"key-{number}") not in taken)
     check_name(key_id, "a key")
     if key_id in taken:
-        raise EditError(f'workspace {workspace} already has a key "{key_id}"; choose another --id')
+        raise EditError(f'workspace {workspace} already has a key "{key_id}"; choose another id')
     return key_id
 
 

@@ -86,9 +86,12 @@ CREATE: Final = Form(
     title="Create a key",
     plan=_plan_create,
     fields=(
-        Field("id", "Id", parse_text, "Its name in logs and in the ledger. If empty: key-1, key-2, …"),
+        Field("id", "Key ID", parse_text, "Its name in logs and in the ledger. If empty: key-1, key-2, …"),
         Field(
-            "like", "Like", parse_text, "The id of a key whose settings, except for the label, are copied."
+            "like",
+            "Copy the settings of",
+            parse_text,
+            "The ID of a key of this workspace. Its label is not copied.",
         ),
         *make_fields(KEY_SETTINGS, is_new=True),
     ),

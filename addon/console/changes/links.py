@@ -25,6 +25,18 @@ class ChangeLinks(Part):
         )
 
 
+class ChangesOff(Part):
+    """Why nothing may be changed. Nothing where it may."""
+
+    def render(self) -> str:
+        why_not = self.handler.settings["maker"].why_not()
+        return (
+            self.show("change_links", why_not=why_not, forms=(), names=(), current=self.path)
+            if why_not
+            else ""
+        )
+
+
 class Diff(Part):
     """The lines of a difference. Signs and colours have words for screen readers."""
 

@@ -7,7 +7,7 @@ from math import ceil, isfinite
 from typing import Final
 
 from addon.console.charts.svg import Svg, element, join, shorten
-from addon.console.charts.ticks import find_ticks, find_time_ticks
+from addon.console.charts.ticks import NO_TICKS, find_ticks, find_time_ticks
 
 MAX_BARS: Final = 60
 """More bars than these are added up, some neighbours to one."""
@@ -198,7 +198,7 @@ def _draw_amount_axis(ticks: Sequence[float], describe: Callable[[int], str]) ->
     for tick in ticks:
         y = _TOP + _PLOT * (1 - tick / ticks[-1])
         parts.append(element("line", class_="axis" if tick else "axis base", x2="100%", y1=y, y2=y))
-        if tick == round(tick):
+        if tick == round(tick) and (ticks != NO_TICKS or not tick):
             parts.append(
                 element("text", describe(round(tick)), class_="amount", x=-8, y=y + 4, text_anchor="end")
             )

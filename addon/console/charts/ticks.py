@@ -10,6 +10,9 @@ _STEPS: Final = (
     *(timedelta(hours=hours) for hours in (1, 2, 3, 6, 12)),
     *(timedelta(days=days) for days in (1, 2, 7, 14, 28, 91, 182, 364)),
 )
+NO_TICKS: Final = (0, 1)
+"""The ticks of a chart without amounts. The 1 is no amount."""
+
 _EPOCH: Final = datetime(2001, 1, 1, tzinfo=UTC)
 """A Monday, so that weeks begin as people count them."""
 
@@ -17,7 +20,7 @@ _EPOCH: Final = datetime(2001, 1, 1, tzinfo=UTC)
 def find_ticks(highest: float, count: int = 4) -> Sequence[float]:
     """Return round numbers from 0 up to at least ``highest``: some ``count`` of them after the 0."""
     if not isfinite(highest) or highest <= 0:
-        return (0, 1)
+        return NO_TICKS
     rough = highest / count
     unit = 10 ** floor(log10(rough))
     step = next(one * unit for one in (1, 2, 2.5, 5, 10) if one * unit >= rough * 0.999_999)

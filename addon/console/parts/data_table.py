@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from addon.console.cells import Cell, heading, make_cell
+from addon.console.cells import Cell, heading, is_number_column, make_cell
 from addon.console.parts.part import Part
 from addon.console.urls import API, join_url
 from addon.text.table import Table
@@ -63,7 +63,10 @@ class DataTable(Part):
             name=name,
             caption=caption,
             headings=[(column, (headings or {}).get(column) or heading(column)) for column in shown],
-            numbers=[any(row[place][0].is_number for row in rows) for place in range(len(shown))],
+            numbers=[
+                is_number_column(column, [row[place][0] for row in rows])
+                for place, column in enumerate(shown)
+            ],
             rows=rows,
             empty=empty,
             note=note,

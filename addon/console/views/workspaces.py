@@ -29,7 +29,7 @@ RANKED: Final = ("retail_nanousd", "calls", "failed_calls", "error_rate", "refus
 SORTS: Final = tuple(f"{sign}{column}" for column in ("workspace", *RANKED) for sign in ("", "-"))
 """A minus sorts the highest first, or names from Z to A."""
 
-PARAMETERS: Final = TIME_PARAMETERS | {"search", "sort", "after"}
+PARAMETERS: Final = TIME_PARAMETERS | {"q", "sort", "after"}
 PAGE_ROWS: Final = 100
 
 COLUMNS: Final = (
@@ -70,7 +70,7 @@ _UNUSED: Final = _Used()
 def load_workspaces(reading: Reading) -> View:
     """Return a page of the workspaces that are in the files or in the ledger."""
     time = TimeRange.parse(reading.query, reading.now)
-    search, sort = reading.query.text("search"), reading.query.choice("sort", SORTS, "-retail_nanousd")
+    search, sort = reading.query.text("q"), reading.query.choice("sort", SORTS, "-retail_nanousd")
     problems = find_problems(reading.settings)
     used = _read_used(reading, time)
     known = {*reading.settings.workspaces, *problems, *find_recorded_workspaces(reading.ledger), *used}
