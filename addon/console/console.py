@@ -57,7 +57,11 @@ class _StaticHandler(StaticFileHandler):
         try:
             self.guard.check_address(self.request, changes=self.request.method not in READING)
         except AccessError as error:
-            self.send_error(error.status)
+            return self.send_error(error.status)
+        if "%00" in self.request.path:
+            # No file can have this name, and tornado would fail.
+            return self.send_error(404)
+        return None
 
     @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:

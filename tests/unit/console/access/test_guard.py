@@ -163,3 +163,9 @@ async def test_a_request_needs_one_host(free: Port, lines: tuple[str, ...]) -> N
         reader, writer = await free.send(f"GET /models {version}", *lines, "Connection: close")
         assert (await reader.readline()).split()[1] in (b"400", b"421")
         writer.close()
+
+
+async def test_a_file_whose_name_can_not_exist_is_none(free: Port, caplog: pytest.LogCaptureFixture) -> None:
+    for path in ("/static/%00", "/static/console.css%00", "/static/" + "a" * 5000):
+        assert (await free.http.get(path)).status_code == 404
+    assert not [one for one in caplog.records if one.name == "tollgate.console"]
