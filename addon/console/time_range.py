@@ -14,6 +14,9 @@ _LENGTHS: Final = {
     "day": timedelta(days=1),
     "7d": timedelta(days=7),
 }
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""No ledger is older. So there is always a time before a range."""
+
 NAMES: Final = (*_LENGTHS, "month", "custom")
 LABELS: Final = {
     "hour": "Last hour",
@@ -48,6 +51,8 @@ class TimeRange:
                 raise ParameterError("from", "is needed for a custom range")
             if begin >= end:
                 raise ParameterError("to", "must be after from")
+            if begin < EARLIEST:
+                raise ParameterError("from", f"must not be before {EARLIEST:%Y-%m-%d}")
             return cls(name, begin, end)
         if name == "month":
             return cls(name, now.replace(day=1, hour=0, minute=0, second=0, microsecond=0), now)
@@ -68,11 +73,15 @@ class TimeRange:
         return format_utc(self.end)
 
     def before(self) -> "TimeRange":
-        """Return the time of the same length before this one. Of a month, the same days of the month before."""
+        """Return the time of the same length before this one, as far as moments reach back.
+
+        Of a month, return the same days of the month before.
+        """
         if self.name == "month":
             begin = (self.begin - timedelta(days=1)).replace(day=1)
             return TimeRange(self.name, begin, min(begin + self.length, self.begin))
-        return TimeRange(self.name, self.begin - self.length, self.begin)
+        length = min(self.length, self.begin - datetime.min.replace(tzinfo=UTC))
+        return TimeRange(self.name, self.begin - length, self.begin)
 
 
 def _parse_moment(query: Query, name: str) -> datetime | None:

@@ -1,0 +1,36 @@
+"""The chosen time of a page, at the ends of what a URL can ask for."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from addon.console.query import ParameterError, Query
+from addon.console.time_range import EARLIEST, TimeRange
+
+NOW = datetime(2026, 1, 31, 14, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("1970-01-01", ""),
+        ("1970-01-01", "9999-12-31T23:59:59.999999Z"),
+        ("2024-02-29", "2024-03-01"),
+        ("2026-03-29T02:30", "2026-03-29T03:30"),
+        ("9999-12-30", "9999-12-31"),
+    ],
+)
+def test_each_range_has_one_before_it(begin: str, end: str) -> None:
+    time = TimeRange.parse(Query({"from": begin, "to": end}), NOW)
+    before = time.before()
+    assert before.end == time.begin
+    assert before.length == time.length or before.begin.year == 1
+
+
+@pytest.mark.parametrize(
+    "begin", ["0001-01-01", "1969-12-31", "1970-01-01T00:00+00:01", "0001-01-02T00:00-23:59"]
+)
+def test_a_range_begins_at_1970_at_the_earliest(begin: str) -> None:
+    with pytest.raises(ParameterError, match="from: must not be before 1970-01-01"):
+        TimeRange.parse(Query({"from": begin}), NOW)
+    assert TimeRange.parse(Query({"from": EARLIEST.isoformat()}), NOW).begin == EARLIEST
