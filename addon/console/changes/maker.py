@@ -105,13 +105,19 @@ class Maker:
     async def confirm(self, waiting: Waiting, who: Who) -> str:
         """Make a change, and return the name of its result. Asked again, return the same.
 
-        Raises RefusedError and BusyError.
+        Raises RefusedError and BusyError. After BusyError, it can be asked again.
         """
-        if waiting.making is None:
-            waiting.making = asyncio.create_task(self._run(lambda: self._make(waiting, who)))
-            waiting.making.add_done_callback(self._forget_key)
-        # The change goes on when the client of one of its confirmations leaves.
-        return await asyncio.shield(waiting.making)
+        making = waiting.making
+        if making is None:
+            making = waiting.making = asyncio.create_task(self._run(lambda: self._make(waiting, who)))
+            making.add_done_callback(self._forget_key)
+        try:
+            # The change goes on when the client of one of its confirmations leaves.
+            return await asyncio.shield(making)
+        except BusyError:
+            if waiting.making is making:
+                waiting.making = None
+            raise
 
     def settle_dead(self) -> None:
         """Begin to end what a process that died left in the audit log."""

@@ -18,7 +18,8 @@ from rig.settings_files import ACME, HASH_A, edit
 from addon.console.changes import keys, wallet
 from addon.console.changes.field import FieldErrors
 from addon.console.changes.form import Form
-from addon.console.changes.maker import Maker, RefusedError, Who
+from addon.console.changes.maker import MAX_WAITING, Maker, RefusedError, Who
+from addon.console.reader import BusyError
 from addon.edits.keys import set_key
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import load_settings
@@ -255,3 +256,15 @@ def test_a_change_has_one_line_whenever_its_process_is_killed(conf: Path) -> Non
     changed = [re.findall(r"^\+request_cap = (\d+)", change, re.MULTILINE) for change, _ in lines]
     assert changed == [[str(number)] for number in range(2, int(last) + 1)]
     assert {outcome for _, outcome in lines} <= {"made"}
+
+
+async def test_a_change_that_found_no_place_can_be_confirmed_again(maker: Maker, conf: Path) -> None:
+    waiting = []
+    for number in range(MAX_WAITING + 2):
+        shown = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "1", "reference": f"INV-{number}"})
+        waiting.append(maker.waiting.get(shown.token))
+    first = await asyncio.gather(*(maker.confirm(one, WHO) for one in waiting if one), return_exceptions=True)
+    assert [type(one) for one in first].count(BusyError) == 2
+    again = await asyncio.gather(*(maker.confirm(one, WHO) for one in waiting if one))
+    assert len(set(again)) == len(lines(conf)) == MAX_WAITING + 2
+    assert [one for one in first if isinstance(one, str)] == list(again[:MAX_WAITING])
