@@ -17,6 +17,7 @@ from addon.console.access.browsers import Cookie
 from addon.console.access.guard import READING, AccessError, Guard, LoginNeededError, Visitor
 from addon.console.access.password import TooOftenError
 from addon.console.changes.links import make_edit_link
+from addon.console.operator_thread import LIMIT_S, StuckError
 from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
 from addon.console.posted_form import parse_form
 from addon.console.query import ParameterError, Query
@@ -46,6 +47,12 @@ HEADERS: Final = {
     "X-Robots-Tag": "noindex",
     "Cache-Control": "no-store",
 }
+
+
+STUCK: Final = (
+    f"The answer was not there within {LIMIT_S:g} s. A policy of [policies] extra may hang: calls run it, too."
+    " Until it ends, requests can't be explained here. All other pages work."
+)
 
 
 def set_headers(handler: RequestHandler) -> None:
@@ -216,6 +223,8 @@ class ViewHandler(ConsoleHandler):
             return self.fail(404, str(error))
         except BusyError:
             return self.fail(503, "Too many pages are asked for at once. Try again.")
+        except StuckError:
+            return self.fail(503, STUCK)
         except SlowError:
             return self.fail(503, "The page took too long. Choose a shorter time.")
         except (OSError, sqlite3.Error) as error:
@@ -236,7 +245,7 @@ class ViewHandler(ConsoleHandler):
     ) -> tuple[str, str | bytes, Mapping[str, str]]:
         """Return the content type, the body and the wrong fields of a form.
 
-        The reader's thread makes them, templates included.
+        A thread of the reader makes them, templates included.
         """
         self.query = query = self._parse_query(page)
         live, settings, now = await self.sources.read(), self.sources.settings(), datetime.now(UTC)
@@ -248,7 +257,8 @@ class ViewHandler(ConsoleHandler):
                 return *_make_data(view, query), view.errors
             return HTML, self._render(page, reading, view), view.errors
 
-        return await self.reader.read(make)
+        read = self.reader.read if form is None else self.reader.read_with_policies
+        return await read(make)
 
     def _parse_query(self, page: Page) -> Query:
         arguments = {

@@ -1,4 +1,4 @@
-"""``Reader``: the thread in which pages are read and made, away from the event loop of the calls.
+"""``Reader``: the threads in which pages are read and made, away from the event loop of the calls.
 
 Each page has one read-only view of the ledger. SQLite works without the lock of the interpreter, so calls go on.
 """
@@ -14,10 +14,14 @@ from threading import Event, Lock
 from time import monotonic
 from typing import Final
 
+from addon.console.operator_thread import OperatorThread
 from addon.store.ledger.report import open_report
 
 MAX_WAITING: Final = 16
-"""How many pages may be in work or wait for the thread."""
+"""How many pages may be in work or wait for a thread."""
+
+THREADS: Final = 2
+"""How many pages are made at the same time: a slow one does not delay all others."""
 
 TIMEOUT_S: Final = 10.0
 """How long the statements of one page may take together."""
@@ -38,11 +42,12 @@ class SlowError(Exception):
 
 
 class Reader:
-    """A thread with the ledger at ``database``."""
+    """Threads with the ledger at ``database``, and one more for pages that run operators' own policies."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="console")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="console")
+        self._policies = OperatorThread()
         self._waiting = 0
         self._is_closed = Event()
 
@@ -58,20 +63,37 @@ class Reader:
             self._waiting -= 1
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` in the thread, and return its result.
+        """Run ``work`` in a thread, and return its result.
 
         Call it within a ``turn``. Raises SlowError, OSError and ``sqlite3.Error``.
         """
         is_left = Event()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, is_left)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, work, is_left)
+        finally:
+            is_left.set()
+
+    async def read_with_policies[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do as ``read``, for work that runs operators' own policies. It may see several moments of the ledger.
+
+        Raises StuckError, too.
+        """
+        is_left = Event()
+
+        def read(ledger: sqlite3.Connection) -> T:
+            # A policy that hangs must not hold a view of the ledger, which would let its WAL file grow.
+            ledger.execute("ROLLBACK")
+            return work(ledger)
+
+        try:
+            return await self._policies.run(lambda: self._run(read, is_left))
         finally:
             is_left.set()
 
     def close(self) -> None:
         """Begin no more work, and end the statement that runs."""
         self._is_closed.set()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run[T](self, work: Callable[[sqlite3.Connection], T], is_left: Event) -> T:
         """Run ``work``. Its statements end when they take too long, when the client has left, and at ``close``."""

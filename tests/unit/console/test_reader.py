@@ -47,3 +47,25 @@ async def test_the_switch_interval_is_restored_when_the_ledger_is_not_readable(t
         await reader.read(lambda _: None)
     reader.close()
     assert sys.getswitchinterval() == pytest.approx(usual_s)
+
+
+async def test_a_slow_page_does_not_delay_the_next_one(tmp_path: Path) -> None:
+    reader, began, end = Reader(tmp_path / "none.db"), Event(), Event()
+
+    def wait(_: sqlite3.Connection) -> bool:
+        began.set()
+        return end.wait(10)
+
+    slow = asyncio.create_task(reader.read(wait))
+    assert await asyncio.to_thread(began.wait, 10)
+    assert await reader.read(lambda _: "made") == "made"
+    end.set()
+    assert await slow
+    reader.close()
+
+
+async def test_work_with_policies_holds_no_view_of_the_ledger(tmp_path: Path) -> None:
+    reader = Reader(tmp_path / "none.db")
+    assert await reader.read(lambda ledger: ledger.in_transaction)
+    assert not await reader.read_with_policies(lambda ledger: ledger.in_transaction)
+    reader.close()

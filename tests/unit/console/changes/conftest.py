@@ -5,7 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from rig.settings_files import edit, write_files
+from cryptography.fernet import Fernet
+from rig.settings_files import ACME, edit, write_files
 
 from addon.console.changes.maker import Maker
 from addon.settings.settings import SettingsFiles
@@ -27,3 +28,15 @@ def maker(conf: Path) -> Iterator[Maker]:
     made = Maker(lambda: SettingsFiles(conf, ENV).load())
     yield made
     made.close()
+
+
+@pytest.fixture
+def acme(conf: Path) -> Path:
+    return conf.parent / ACME
+
+
+@pytest.fixture
+def master_key(monkeypatch: pytest.MonkeyPatch) -> str:
+    key = Fernet.generate_key().decode()
+    monkeypatch.setenv("TOLLGATE_SECRET_KEY", key)
+    return key

@@ -1,13 +1,10 @@
 """The forms of workspaces, rules, heuristics and own keys: one edit each, with errors next to their fields."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography.fernet import Fernet
-from rig.settings_files import ACME, HASH_A, edit
+from rig.settings_files import edit
 
 from addon.console.changes import own_keys, workspaces
 from addon.console.changes.field import FieldErrors
@@ -34,28 +31,12 @@ model = "sandbox-chat"
 """
 
 
-@pytest.fixture
-def acme(conf: Path) -> Path:
-    return conf.parent / ACME
-
-
-@pytest.fixture
-def master_key(monkeypatch: pytest.MonkeyPatch) -> str:
-    key = Fernet.generate_key().decode()
-    monkeypatch.setenv("TOLLGATE_SECRET_KEY", key)
-    return key
-
-
 def text_of(file: Path) -> str:
     return file.read_text()
 
 
 def bytes_of(file: Path) -> bytes:
     return file.read_bytes()
-
-
-def use_crlf(file: Path) -> None:
-    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
 
 
 async def refused(maker: Maker, form: Form, names: Mapping[str, str], **typed: str) -> Mapping[str, str]:
@@ -237,91 +218,3 @@ async def test_an_entry_that_is_not_there_has_no_form(
     edit(acme, "", RULES)
     with pytest.raises(RefusedError, match=r"has no rule|is named by its number"):
         await maker.read_current(form, {**AT_ACME, "rule": number})
-
-
-async def test_an_own_key_is_sealed_and_never_shown(
-    maker: Maker, acme: Path, conf: Path, master_key: str
-) -> None:
-    before = text_of(acme)
-    typed = {**await maker.read_current(own_keys.ADD, AT_ACME), "provider": "OPENAI", "secret": SECRET}
-    preview = await maker.show(own_keys.ADD, AT_ACME, typed)
-    waiting = maker.waiting.get(preview.token)
-    assert waiting is not None
-    assert SECRET not in f"{preview}{waiting.asked.typed}{waiting.asked.values}"
-    await make(maker, own_keys.ADD, AT_ACME, provider="OPENAI", secret=SECRET)
-    [token] = re.findall(r'"sealed:([^"]+)"', text_of(acme))
-    assert Fernet(master_key).decrypt(token).decode() == SECRET
-    openai = {**AT_ACME, "provider": "OPENAI"}
-    assert "secret" not in await maker.read_current(own_keys.SET, openai)
-    await make(maker, own_keys.SET, openai, routing="true")
-    assert text_of(acme) == f'{before}\n[byok.OPENAI]\nsecret = "sealed:{token}"\nrouting = true\n'
-    await make(maker, own_keys.SET, openai, secret="another-fake-secret")
-    assert token not in text_of(acme)
-    await make(maker, own_keys.REMOVE, openai)
-    assert text_of(acme) == before
-    shown = str(lines(conf))
-    assert not [one for one in (SECRET, token, "another-fake-secret", "gAAAAA") if one in shown]
-
-
-async def test_without_a_master_key_no_secret_is_taken(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TOLLGATE_SECRET_KEY", raising=False)
-    monkeypatch.delenv("TOLLGATE_SECRET_KEY_FILE", raising=False)
-    assert "No secret can be sealed here: no master key is set" in str(
-        await maker.find_obstacle(own_keys.ADD)
-    )
-    errors = await refused(maker, own_keys.ADD, AT_ACME, provider="OPENAI", secret=SECRET)
-    assert "no master key is set" in errors["secret"]
-
-
-async def test_the_text_of_a_file_is_changed(maker: Maker, acme: Path, conf: Path) -> None:
-    use_crlf(acme)
-    before = bytes_of(acme)
-    shown = await maker.read_current(workspaces.TEXT, AT_ACME)
-    assert HASH_A not in shown["text"]
-    assert 'hash = "sha256:(unchanged 1)"   # made in May' in shown["text"]
-    await make(maker, workspaces.TEXT, AT_ACME, text=shown["text"].replace("Acme", "Acme & Co"))
-    assert bytes_of(acme) == before.replace(b"Acme", b"Acme & Co")
-    [line] = lines(conf)
-    assert line["action"] == "workspaces edit"
-    assert HASH_A not in str(line)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "error"),
-    [
-        (
-            "plan = ",
-            "plan ",
-            "is not TOML: Expected '=' after a key in a key/value pair (at line 2, column 6)",
-        ),
-        ('id = "ci"', 'id = "c i"\nspend = 1', "line 8: keys[0] (c i).spend: unknown key"),
-        ('"gpt-4o-mini"', '"gpt-5"', "line 3: default_model: unknown model"),
-        ("(unchanged 1)", "b" * 64, "line 8 has a hash or a secret"),
-        ("(unchanged 1)", "(unchanged 7)", "line 8 has (unchanged 7), and there is no such value"),
-    ],
-)
-async def test_a_wrong_text_has_its_errors_with_lines(
-    maker: Maker, acme: Path, old: str, new: str, error: str
-) -> None:
-    before = bytes_of(acme)
-    text = (await maker.read_current(workspaces.TEXT, AT_ACME))["text"]
-    errors = await refused(maker, workspaces.TEXT, AT_ACME, text=text.replace(old, new, 1))
-    assert error in errors["text"]
-    assert bytes_of(acme) == before
-
-
-async def test_a_file_that_does_not_load_is_mended_as_text(maker: Maker, acme: Path) -> None:
-    edit(acme, 'plan = "pro"', "plan = pro")
-    with pytest.raises(RefusedError, match="does not load; mend it as text first"):
-        await maker.read_current(workspaces.SET, AT_ACME)
-    text = (await maker.read_current(workspaces.TEXT, AT_ACME))["text"]
-    await make(maker, workspaces.TEXT, AT_ACME, text=text.replace("plan = pro", 'plan = "pro"'))
-    assert 'plan = "pro"' in text_of(acme)
-    assert HASH_A in text_of(acme)
-
-
-async def test_a_text_is_refused_when_the_file_has_changed(maker: Maker, acme: Path) -> None:
-    shown: dict[str, Any] = {**await maker.read_current(workspaces.TEXT, AT_ACME)}
-    edit(acme, "", "# by hand\n")
-    with pytest.raises(RefusedError, match="has changed since this form was opened"):
-        await maker.show(workspaces.TEXT, AT_ACME, {**shown, "text": "name = 'x'\n"})

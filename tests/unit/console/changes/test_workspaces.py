@@ -1,0 +1,70 @@
+"""The file of a workspace is edited as text: checked, without its hashes, and also when it does not load."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig.settings_files import HASH_A, edit
+
+from addon.console.changes import workspaces
+from addon.console.changes.maker import Maker, RefusedError
+from unit.console.changes.test_forms import bytes_of, refused, text_of
+from unit.console.changes.test_maker import AT_ACME, lines, make
+
+
+def use_crlf(file: Path) -> None:
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+
+
+async def test_the_text_of_a_file_is_changed(maker: Maker, acme: Path, conf: Path) -> None:
+    use_crlf(acme)
+    before = bytes_of(acme)
+    shown = await maker.read_current(workspaces.TEXT, AT_ACME)
+    assert HASH_A not in shown["text"]
+    assert 'hash = "sha256:(unchanged 1)"   # made in May' in shown["text"]
+    await make(maker, workspaces.TEXT, AT_ACME, text=shown["text"].replace("Acme", "Acme & Co"))
+    assert bytes_of(acme) == before.replace(b"Acme", b"Acme & Co")
+    [line] = lines(conf)
+    assert line["action"] == "workspaces edit"
+    assert HASH_A not in str(line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        (
+            "plan = ",
+            "plan ",
+            "is not TOML: Expected '=' after a key in a key/value pair (at line 2, column 6)",
+        ),
+        ('id = "ci"', 'id = "c i"\nspend = 1', "line 8: keys[0] (c i).spend: unknown key"),
+        ('"gpt-4o-mini"', '"gpt-5"', "line 3: default_model: unknown model"),
+        ("(unchanged 1)", "b" * 64, "line 8 has a hash or a secret"),
+        ("(unchanged 1)", "(unchanged 7)", "line 8 has (unchanged 7), and there is no such value"),
+    ],
+)
+async def test_a_wrong_text_has_its_errors_with_lines(
+    maker: Maker, acme: Path, old: str, new: str, error: str
+) -> None:
+    before = bytes_of(acme)
+    text = (await maker.read_current(workspaces.TEXT, AT_ACME))["text"]
+    errors = await refused(maker, workspaces.TEXT, AT_ACME, text=text.replace(old, new, 1))
+    assert error in errors["text"]
+    assert bytes_of(acme) == before
+
+
+async def test_a_file_that_does_not_load_is_mended_as_text(maker: Maker, acme: Path) -> None:
+    edit(acme, 'plan = "pro"', "plan = pro")
+    with pytest.raises(RefusedError, match="does not load; mend it as text first"):
+        await maker.read_current(workspaces.SET, AT_ACME)
+    text = (await maker.read_current(workspaces.TEXT, AT_ACME))["text"]
+    await make(maker, workspaces.TEXT, AT_ACME, text=text.replace("plan = pro", 'plan = "pro"'))
+    assert 'plan = "pro"' in text_of(acme)
+    assert HASH_A in text_of(acme)
+
+
+async def test_a_text_is_refused_when_the_file_has_changed(maker: Maker, acme: Path) -> None:
+    shown: dict[str, Any] = {**await maker.read_current(workspaces.TEXT, AT_ACME)}
+    edit(acme, "", "# by hand\n")
+    with pytest.raises(RefusedError, match="has changed since this form was opened"):
+        await maker.show(workspaces.TEXT, AT_ACME, {**shown, "text": "name = 'x'\n"})
