@@ -15,7 +15,7 @@ from addon.calls import request_body
 from addon.console import console, reader
 from addon.runtime import local_http
 from addon.runtime.keepalive import KEEPALIVE_S
-from addon.serve import supervisor
+from addon.serve import supervisor, worker_pool
 from addon.telemetry import admin
 from addon.text import http1_body, http1_heads, json_scan
 from addon.text import provider_error as upstream_message
@@ -122,8 +122,8 @@ def test_the_times_that_a_supervisor_waits_are_documented() -> None:
     said = " ".join(section.split())
     assert f"has not ended {supervisor.SLACK_S:g} s after" in said
     assert f"does not answer within {supervisor.ANSWER_S:g} s" in said
-    assert f"started again after {supervisor.restart_delay_s(0):g} s" in said
-    assert f"up to {supervisor.LONGEST_DELAY_S:g} s" in said
+    assert f"started again after {worker_pool.restart_delay_s(0):g} s" in said
+    assert f"up to {worker_pool.LONGEST_DELAY_S:g} s" in said
 
 
 async def test_a_log_line_is_written_at_the_documented_time() -> None:

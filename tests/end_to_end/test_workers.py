@@ -413,8 +413,8 @@ def test_a_frozen_worker_counts_as_missing_and_the_others_end(
 
 
 SHORT_SILENCE = """
-import addon.serve.supervisor as supervisor
-supervisor.SILENT_S = 3
+import addon.serve.worker_pool as worker_pool
+worker_pool.SILENT_S = 3
 from addon.cli import main
 main()
 """

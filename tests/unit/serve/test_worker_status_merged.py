@@ -1,16 +1,9 @@
-"""The rules of a supervisor: when it restarts a worker, and how it merges the checks of its workers."""
+"""How the checks of several workers become those of one gateway."""
 
 import pytest
 
-from addon.serve.supervisor import LONGEST_DELAY_S, restart_delay_s
 from addon.serve.worker_status import CHECKS, merged_checks
 from addon.telemetry.admin import Readiness
-
-
-def test_a_worker_that_keeps_dying_is_restarted_less_and_less_often() -> None:
-    delays = [restart_delay_s(deaths) for deaths in range(200)]
-    assert delays == sorted(delays)
-    assert (delays[0], delays[-1]) == (0.1, LONGEST_DELAY_S)
 
 
 def _report(**checks: str) -> Readiness:
