@@ -17,7 +17,7 @@ from typing import Final
 
 from sqlite_utils import Database, Migrations
 
-from addon.store.ledger.migrations import STEPS, m0007_rollups
+from addon.store.ledger.migration_steps import STEPS, m0007_rollups
 from addon.store.ledger.rollup_builder import LOOK_S, RollupBuilder
 from addon.store.sqlite.store import SqliteStore
 from benchmarks.gateways import ROOT, Setup, configure, new_key

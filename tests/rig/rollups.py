@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from sqlite_utils import Database, Migrations
 
-from addon.store.ledger.migrations import LARGEST, STEPS, m0007_rollups, migrate
+from addon.store.ledger.migration_steps import LARGEST, STEPS, m0007_rollups
+from addon.store.ledger.migrations import migrate
 from addon.store.ledger.rollups import build_step, is_behind
 from addon.store.ledger.rows import make_storable, write_call
 from addon.store.protocol import Settlement

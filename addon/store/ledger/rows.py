@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from addon.store.ledger.connection import NEVER_WRITABLE
-from addon.store.ledger.migrations import LARGEST, migrate
+from addon.store.ledger.migration_steps import LARGEST
+from addon.store.ledger.migrations import migrate
 from addon.store.protocol import IllegalRowError, Settlement, WalletEntry
 from policies.exchange import INTERRUPTED
 from policies.utc_time import format_utc

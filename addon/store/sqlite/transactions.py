@@ -7,11 +7,10 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from addon.runtime.clock import Clock
-from addon.store.ledger.migrations import count_statement
 from addon.store.ledger.rows import encode_row, write_call, write_entry
 from addon.store.protocol import LEASE_S, HoldRequest, NoToken, Settlement, WalletEntry
 from policies.limits import (
@@ -251,8 +250,19 @@ def settle(connection: sqlite3.Connection, settlement: Settlement) -> None:
         counted = [value for name in counters for value in (*name, spent_nanousd, calls)]
         if settlement.from_wallet and spent_nanousd:
             counted += (*wallet, spent_nanousd, 0)
-        connection.execute(count_statement(len(counted) // 4), counted)
+        connection.execute(_count_statement(len(counted) // 4), counted)
     connection.execute(_VOID, (row["id"],))
+
+
+@cache
+def _count_statement(counters: int) -> str:
+    """Return the SQL that adds to several counters at once. Each takes scope, period, nano-USD and calls."""
+    rows = ", ".join(["(?, ?, ?, ?)"] * counters)
+    return f"""
+        INSERT INTO spend (scope, period, spent_nanousd, requests) VALUES {rows}
+        ON CONFLICT (scope, period) DO UPDATE
+        SET spent_nanousd = spent_nanousd + excluded.spent_nanousd, requests = requests + excluded.requests
+    """  # noqa: S608
 
 
 @lru_cache(maxsize=4096)
@@ -267,5 +277,5 @@ def credit(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
     is_new = write_entry(connection, entry)
     if is_new:
         counter = wallet_counter(entry.workspace)
-        connection.execute(count_statement(1), (counter.scope, counter.period, -entry.amount_nanousd, 0))
+        connection.execute(_count_statement(1), (counter.scope, counter.period, -entry.amount_nanousd, 0))
     return is_new

@@ -18,7 +18,7 @@ from rig.redis_server import RedisServer
 from addon.settings.settings import load_conf
 from addon.store.backends import open_store
 from addon.store.ledger.connection import open_connection
-from addon.store.ledger.migrations import STEPS
+from addon.store.ledger.migration_steps import STEPS
 from addon.store.protocol import Settlement, Store
 from unit.commands.test_ledger import conf_in, live, path_of, row_of, run, use
 from unit.store.ledger.test_copies import make_earlier

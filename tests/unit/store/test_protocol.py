@@ -24,7 +24,7 @@ from rig.stores import (
     wallet,
 )
 
-from addon.store.ledger.migrations import LARGEST
+from addon.store.ledger.migration_steps import LARGEST
 from addon.store.protocol import IllegalRowError, NoToken, Settlement, Store, StoreUnavailable
 from policies.limits import Counter, Limit, LimitKind, wallet_counter
 from policies.spend import NOT_METERED, CounterUse, Denial, Hold, MaxCost

@@ -21,7 +21,7 @@ from sqlite_utils import Database, Migrations
 
 from addon.store.ledger.copies import KEPT_COPIES, copy_database, private_file
 from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.migrations import STEPS
+from addon.store.ledger.migration_steps import STEPS
 from addon.store.protocol import StoreUnavailable
 
 EARLIER = 4

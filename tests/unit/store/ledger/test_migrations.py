@@ -8,7 +8,7 @@ from rig.ledger import make_row, read_ids, read_rows, second_connection
 from rig.sqlite_stores import open_settle_and_close
 from sqlite_utils import Database, Migrations
 
-from addon.store.ledger.migrations import STEPS, m0006_passed_over
+from addon.store.ledger.migration_steps import STEPS, m0006_passed_over
 from addon.store.ledger.rollup_schema import FIRST_TABLES
 from addon.store.protocol import Settlement, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore

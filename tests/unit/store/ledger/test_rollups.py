@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rig.ledger import make_row
 from rig.rollups import NOW, ROWS, build_all, open_ledger, write
 
-from addon.store.ledger.migrations import LARGEST
+from addon.store.ledger.migration_steps import LARGEST
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS, BUCKETS, ENDED_TABLES, TABLES
 from addon.store.ledger.rollups import Progress, build_step, find_wrong, read_progress, repair
 

@@ -7,7 +7,7 @@ import pytest
 from rig.ledger import make_row, read_ids, read_rows, second_connection
 from rig.sqlite_stores import ended
 
-from addon.store.ledger.migrations import LARGEST
+from addon.store.ledger.migration_steps import LARGEST
 from addon.store.protocol import IllegalRowError, Settlement, Store
 
 
