@@ -116,6 +116,7 @@ class Form:
     | ``names`` | the names of the variable parts of its URL; the first is the workspace |
     | ``current`` | returns the texts of its fields now |
     | ``plan`` | returns the change |
+    | ``intro`` | a sentence above the fields |
     | ``suggest`` | returns texts that may be typed, by the name of the field |
     | ``find_obstacle`` | returns why no change can be made, None when one can |
     | ``confirmation`` | the text of the button that makes the change; the title unless given |

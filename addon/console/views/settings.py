@@ -7,7 +7,7 @@ from typing import Any, Final
 from addon import VERSION
 from addon.console.sources import Live
 from addon.console.view import Reading, View
-from addon.console.views.shown_conf import make_conf_table
+from addon.console.views.settings_conf import make_conf_table
 from addon.settings.overview import Overview, find_file_warnings
 from addon.settings.redis_url import hide_credentials
 from addon.settings.settings import Settings
