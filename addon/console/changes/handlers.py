@@ -1,5 +1,6 @@
 """The handlers of forms: their pages, and the page of a result. Sources: ``changes/__init__.py``, docs/console.md."""
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, override
@@ -15,6 +16,11 @@ from addon.console.page import ConsoleHandler
 from addon.console.reader import BusyError
 from addon.runtime.listening import base_url
 from addon.settings.settings import Settings
+
+READ_LOOKS: Final = 25
+"""How often the page of a new workspace looks whether the gateway has read its file, ``READ_LOOK_S`` apart."""
+
+READ_LOOK_S: Final = 0.1
 
 BUSY: Final = "Too many changes are asked for at once. Try again."
 NOT_WAITING: Final = (
@@ -131,11 +137,15 @@ class DoneHandler(ConsoleHandler):
         found: Maker = self.settings["maker"]
         return found
 
-    def get(self, name: str) -> None:
-        """Show the result."""
+    async def get(self, name: str) -> None:
+        """Show the result. A new workspace has a page as soon as its file is read: wait for it, so that links work."""
         result = self.maker.results.get(name)
         if result is None:
             return self.fail(404, "There is no such result any more. The audit log has all changes.")
+        for _ in range(READ_LOOKS if result.action == "workspaces create" else 0):
+            if result.workspace in self.sources.settings().workspaces:
+                break
+            await asyncio.sleep(READ_LOOK_S)
         new_key = result.take_key()
         shown = {
             "result": result,
