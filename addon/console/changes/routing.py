@@ -146,7 +146,7 @@ ROUTING_FORMS: Final = (
                 "keywords",
                 "Keywords",
                 parse_keywords,
-                "One a line: whole words, in any case. They are searched in the text of the last user message.",
+                "One a line, without commas between them. They are whole words of the last user message, in any case.",
                 "textarea",
                 is_required=True,
                 rows=5,

@@ -118,7 +118,7 @@ CREATE: Final = Form(
     fields=(
         Field(
             "workspace",
-            "Id",
+            "ID",
             parse_text,
             "Its name in URLs, files and the ledger, which never changes: letters, digits, dots, _ and -.",
             is_required=True,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from addon.console.cells import Cell, text_cell
+from addon.console.cells import Cell, whole_cell
 from addon.console.changes.forms import FORMS
 from addon.console.query import ParameterError, Query
 from addon.console.view import NotFoundError, Reading, View
@@ -14,7 +14,7 @@ PARAMETERS: Final = frozenset({"workspace", "action", "before"})
 ROWS: Final = 50
 CELLS: Final = {
     "number": lambda row: Cell(str(row["number"])),
-    "change": lambda row: text_cell(row["change"].partition("\n")[0]),
+    "change": lambda row: whole_cell(row["change"].partition("\n")[0]),
 }
 
 

@@ -11,9 +11,9 @@ from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.workspace_keys import choose_keys, make_keys_table
 from addon.console.views.workspace_settings import make_settings_tables, make_settings_values
 from addon.console.views.workspace_shown import (
-    KEY_COLUMNS,
     LIMIT_CELLS,
     ROUTING_CELLS,
+    choose_key_columns,
     draw_spend,
     make_facts,
     make_key_cells,
@@ -94,7 +94,7 @@ def _make_shown(
     return {
         "time": time,
         "tiles": make_tiles(values, tables, before[0] if before else {}),
-        "key_columns": KEY_COLUMNS,
+        "key_columns": choose_key_columns(tables["keys"]),
         "key_cells": make_key_cells(tables["limits"]),
         "routing_cells": ROUTING_CELLS,
         "limit_cells": LIMIT_CELLS,

@@ -15,6 +15,7 @@ KEY_COLUMNS: Final = (
     *("key_id", "label", "state", "expires_at", "previous_until", "models", "spend_cap", "request_cap"),
     *("calls", "failed_calls", "retail_nanousd", "refused_calls", "last_call_hour"),
 )
+_RARE_KEY_COLUMNS: Final = frozenset({"label", "expires_at", "previous_until", "models", "last_call_hour"})
 _KEY_MARKS: Final[Mapping[str, Mark]] = {"active": "ok", "expired": "warn", "not active": "off"}
 
 _MOST_BARS: Final = 120
@@ -22,6 +23,16 @@ _MOST_BARS: Final = 120
 
 type Row = Mapping[str, Any]
 type MakeCell = Callable[[Row], Cell]
+
+
+def choose_key_columns(keys: Table) -> Sequence[str]:
+    """Return the columns of the table of keys. One that few keys have is shown where one has it."""
+    rows = keys.records()
+    return [
+        one
+        for one in KEY_COLUMNS
+        if one not in _RARE_KEY_COLUMNS or any(row[one] is not None for row in rows)
+    ]
 
 
 def make_key_cells(limits: Table) -> Mapping[str, MakeCell]:
