@@ -226,7 +226,8 @@ def find_client(request: HTTPServerRequest) -> str:
     peer = request.remote_ip or ""
     named = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
     try:
-        return str(ip_address(named)) if is_loopback(peer) and named else peer
+        # The zone after "%" may be any text.
+        return str(ip_address(named)) if is_loopback(peer) and named and "%" not in named else peer
     except ValueError:
         return peer
 
