@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from addon.text.table import Table
 
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Some spreadsheets read the full-width forms of these signs as the signs."""
 
 
 def format_json(value: Any) -> str:
