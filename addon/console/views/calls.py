@@ -123,7 +123,10 @@ def _group(counts: Table | None, wanted: Filter) -> Mapping[str, list[tuple[str,
 
 
 def _find_names(settings: Settings, counts: Table | None, wanted: Filter) -> Mapping[str, list[str]]:
-    """Return names for the form to suggest: those of the settings, and of calls in the wanted time."""
+    """Return names for the form to suggest: those of the settings, and of calls in the wanted time.
+
+    A browser shows them as they are, so a name with unprintable characters is not suggested.
+    """
     workspaces = settings.workspaces.values()
     keys = (key.id for one in workspaces if wanted.workspace in (None, one.id) for key in one.keys)
     names: dict[str, Iterable[str]] = {
@@ -132,7 +135,7 @@ def _find_names(settings: Settings, counts: Table | None, wanted: Filter) -> Map
         "model": settings.models,
         "provider": settings.providers,
     }
-    recorded = counts.rows if counts else ()
+    recorded = [row for row in counts.rows if row[1].isprintable()] if counts else []
     return {
         kind: sorted({*known, *(value for name, value, _ in recorded if name == kind)})[:MAX_NAMES]
         for kind, known in names.items()

@@ -70,6 +70,18 @@ def test_hostile_parameters_are_shown_as_text(conf_file: Path, url: str) -> None
     assert_harmless(render_page(conf_file, url))
 
 
+def test_a_name_that_is_not_printable_is_not_suggested(tmp_path: Path) -> None:
+    conf_file = write_files(tmp_path)
+    with open_new_ledger(tmp_path / "var" / "tollgate.db") as ledger:
+        for place, name in enumerate(["\u202eevil", "\x1b[31m", "kind <b>"]):
+            write(ledger, make_row(f"call-{place}", model_slug=name, provider=name))
+    html = render_page(conf_file, "/calls")
+    for name in ("model", "provider"):
+        suggested = re.findall(rf'<datalist id="names-{name}">(.*)</datalist>', html)[0]
+        assert 'value="kind &lt;b&gt;"' in suggested
+        assert suggested.isprintable()
+
+
 def test_no_text_of_the_csv_is_a_formula(conf_file: Path) -> None:
     text = format_spreadsheet(load_page(conf_file, "/calls").tables["calls"])
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
