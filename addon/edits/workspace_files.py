@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from addon.runtime.atomic_files import FileChangedError, replace_unchanged
+from addon.runtime.atomic_files import FileChangedError, remove_abandoned, replace_unchanged
 from addon.runtime.folder_lock import locked
 from addon.settings.errors import Problem, describe_error, suggest_name
 from addon.settings.file_content import decode_text, parse_toml
@@ -124,6 +124,7 @@ def lock_workspaces(conf_file: Path) -> Iterator[Path]:
     folder = load_conf(conf_file).paths.workspaces
     folder.mkdir(exist_ok=True)
     with locked(folder):
+        remove_abandoned(folder)
         yield folder
 
 

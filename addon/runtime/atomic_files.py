@@ -2,11 +2,20 @@
 
 import errno
 import os
+import re
 import stat
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+ABANDONED_S: Final = 60.0
+"""A new file that is not in its place after this time is one of a process that died."""
+
+_SUFFIX: Final = ".new"
+_TEMPORARY: Final = re.compile(r"\..+\.[a-z0-9_]{8}\.new")
 
 
 class FileChangedError(OSError):
@@ -39,10 +48,19 @@ def replace_unchanged(file: Path, text: str | bytes, before: bytes | None) -> No
     _write(file, text, require_unchanged)
 
 
+def remove_abandoned(folder: Path) -> None:
+    """Remove the new files in ``folder`` of processes that died before they were in place. They may have secrets."""
+    until_s = time.time() - ABANDONED_S
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _TEMPORARY.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < until_s:
+                os.unlink(entry)
+
+
 def _write(file: Path, text: str | bytes, check: Callable[[], None]) -> None:
     file = file.resolve()
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+        descriptor, temporary = tempfile.mkstemp(_SUFFIX, f".{file.name}.", file.parent)
     except OSError as error:
         error.filename = str(file.parent)  # An error names no random name.
         raise

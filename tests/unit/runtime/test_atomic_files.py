@@ -2,11 +2,21 @@
 
 import errno
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+from rig.configuration import ROOT
 
-from addon.runtime.atomic_files import FileChangedError, replace_unchanged, write_atomically
+from addon.runtime.atomic_files import (
+    ABANDONED_S,
+    FileChangedError,
+    remove_abandoned,
+    replace_unchanged,
+    write_atomically,
+)
 
 
 def test_a_new_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -83,3 +93,31 @@ def test_errors_name_the_file_or_its_folder_and_no_temporary_file(
         write_atomically(tmp_path / "file", "new")
     assert full.value.filename == str(tmp_path / "file")
     assert list(tmp_path.iterdir()) == []
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from addon.runtime import atomic_files
+os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+atomic_files.write_atomically(Path(sys.argv[1]), "a secret")
+"""
+
+
+def test_the_new_file_of_a_process_that_died_is_removed_later(tmp_path: Path) -> None:
+    file = tmp_path / "acme.toml"
+    file.write_text("old")
+    others = [tmp_path / name for name in (".acme.toml.swp", ".new", "x.new", ".acme.toml.abcdefgh")]
+    for other in others:
+        other.write_text("of another program")
+        os.utime(other, (0, 0))
+    subprocess.run([sys.executable, "-c", _KILLED, file], cwd=ROOT, check=False)
+    [left] = set(tmp_path.iterdir()) - {file, *others}
+    assert (file.read_text(), left.read_text()) == ("old", "a secret")
+    remove_abandoned(tmp_path)
+    assert left.exists()
+    earlier_s = time.time() - ABANDONED_S - 1
+    os.utime(left, (earlier_s, earlier_s))
+    remove_abandoned(tmp_path)
+    assert set(tmp_path.iterdir()) == {file, *others}
+    remove_abandoned(tmp_path / "nowhere")
