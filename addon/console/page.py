@@ -3,6 +3,7 @@
 import logging
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from http.client import responses
 from math import ceil
@@ -17,6 +18,7 @@ from addon.console.access.browsers import Cookie
 from addon.console.access.guard import READING, AccessError, Guard, LoginNeededError, Visitor
 from addon.console.access.password import TooOftenError
 from addon.console.changes.links import make_edit_link
+from addon.console.notices import find_notices, find_sums_begin
 from addon.console.operator_thread import LIMIT_S, StuckError
 from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
 from addon.console.posted_form import parse_form
@@ -226,7 +228,7 @@ class ViewHandler(ConsoleHandler):
         except StuckError:
             return self.fail(503, STUCK)
         except SlowError:
-            return self.fail(503, "The page took too long. Choose a shorter time.")
+            return self.fail(503, await self._describe_slow())
         except (OSError, sqlite3.Error) as error:
             return self.fail(503, f"The ledger can't be read: {error}")
         if errors and self.is_api:
@@ -235,6 +237,17 @@ class ViewHandler(ConsoleHandler):
         self.set_header("Content-Type", content_type)
         await self.finish(body)
         return None
+
+    async def _describe_slow(self) -> str:
+        """Return why a page took too long."""
+        with suppress(OSError, sqlite3.Error, SlowError):
+            since = await self.reader.read(lambda ledger: find_sums_begin(ledger, datetime.now(UTC)))
+            if since:
+                return (
+                    f"The page took too long, because the sums of calls before {since} UTC are still being made."
+                    " Choose a later time, or try again later."
+                )
+        return "The page took too long. Choose a shorter time."
 
     @override
     async def head(self) -> None:
@@ -252,10 +265,11 @@ class ViewHandler(ConsoleHandler):
 
         def make(ledger: sqlite3.Connection) -> tuple[str, str | bytes, Mapping[str, str]]:
             reading = Reading(settings, ledger, live, now, query, names, form)
+            notices = find_notices(reading)
             view = page.load(reading)
             if self.is_api:
-                return *_make_data(view, query), view.errors
-            return HTML, self._render(page, reading, view), view.errors
+                return *_make_data(view, query, notices), view.errors
+            return HTML, self._render(page, reading, view, notices), view.errors
 
         read = self.reader.read if form is None else self.reader.read_with_policies
         return await read(make)
@@ -267,11 +281,12 @@ class ViewHandler(ConsoleHandler):
         }
         return Query.parse(arguments, page.parameters | RESERVED if self.is_api else page.parameters)
 
-    def _render(self, page: Page, reading: Reading, view: View) -> bytes:
+    def _render(self, page: Page, reading: Reading, view: View, notices: Sequence[str] = ()) -> bytes:
         # The address of the same data for programs. Links of tables add the name of their table.
         data_url = url_concat(API + self.request.path, dict(reading.query.given()))
         frame = {**self.frame(page.name), "title": page.title, "data_url": data_url}
         shown = {"tables": view.tables, "values": view.values, "errors": view.errors, **view.shown}
+        shown["notices"] = notices
         return self.render_string(f"{page.name}.html", reading=reading, query=reading.query, **frame, **shown)
 
 
@@ -292,13 +307,20 @@ def _find_page(path: str) -> tuple[Page, Sequence[str]] | None:
     return None
 
 
-def _make_data(view: View, query: Query) -> tuple[str, str]:
-    """Return JSON of everything or of one table, or CSV of one table: the first unless ``table`` names one."""
+def _make_data(view: View, query: Query, notices: Sequence[str]) -> tuple[str, str]:
+    """Return JSON of everything or of one table, or CSV of one table: the first unless ``table`` names one.
+
+    Only JSON of everything has ``notices``, if there are any.
+    """
     form = query.choice("format", ("json", "csv"), "json")
     name = query.text("table")
     if name is None and form == "json":
         return JSON, format_json(
-            {**view.values, **{name: one.records() for name, one in view.tables.items()}}
+            {
+                **({"notices": notices} if notices else {}),
+                **view.values,
+                **{name: one.records() for name, one in view.tables.items()},
+            }
         )
     table = view.tables[query.choice("table", tuple(view.tables), next(iter(view.tables)))]
     return (CSV, format_spreadsheet(table)) if form == "csv" else (JSON, format_json(table.records()))

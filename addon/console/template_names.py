@@ -33,7 +33,10 @@ PARTS: Final = {
 
 
 def make_namespace(path: str, query: Query) -> dict[str, Any]:
-    """Return the functions that all templates have: those of ``display``, links, and makers of cells."""
+    """Return the functions that all templates have: those of ``display``, links, and makers of cells.
+
+    A page may have ``notices``.
+    """
     return {
         **FUNCTIONS,
         "heading": heading,
@@ -47,5 +50,6 @@ def make_namespace(path: str, query: Query) -> dict[str, Any]:
         "with_note": with_note,
         "Tile": Tile,
         "link": lambda to, *names, **changes: make_link(query, to, names, changes),
+        "notices": (),
         "here": lambda **changes: make_link_here(path, query, changes),
     }

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from addon.console.query import Query
 from addon.console.sources import Live
@@ -13,6 +13,9 @@ from addon.settings.settings import Settings
 from addon.store.backends import open_counters
 from addon.store.ledger.report import ReadUsed
 from addon.text.table import Table
+
+REDIS_TIMEOUT_S: Final = 0.4
+"""The timeout of one step of a page in Redis. A page waits for two of them when Redis does not answer."""
 
 
 class NotFoundError(Exception):
@@ -38,7 +41,7 @@ class Reading:
     @contextmanager
     def open_counters(self) -> Iterator[ReadUsed]:
         """Give a reader of the current counters of limits, in the ledger or in Redis. Raises ``StoreUnavailable``."""
-        with open_counters(self.settings.conf, self.ledger) as read_used:
+        with open_counters(self.settings.conf, self.ledger, REDIS_TIMEOUT_S) as read_used:
             yield read_used
 
 

@@ -16,7 +16,7 @@ from addon.settings.redis_url import read_redis_url
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.store.ledger.report import ReadUsed, ledger_counters
-from addon.store.protocol import Store, StoreUnavailable
+from addon.store.protocol import LedgerPlace, Store, StoreUnavailable
 
 
 def find_redis_url(conf: ProxyConf) -> SecretStr:
@@ -39,8 +39,11 @@ def open_store(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> Store:
 
 
 @contextmanager
-def open_counters(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[ReadUsed]:
-    """Give a function that reads the counters of limits. It and this raise ``StoreUnavailable``."""
+def open_counters(conf: ProxyConf, ledger: sqlite3.Connection, timeout_s: float = 2.0) -> Iterator[ReadUsed]:
+    """Give a function that reads the counters of limits. It and this raise ``StoreUnavailable``.
+
+    ``timeout_s`` is that of each step in Redis.
+    """
     if conf.state.backend != "redis":
         yield ledger_counters(ledger)
         return
@@ -50,5 +53,15 @@ def open_counters(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[ReadU
     identity = read_identity(ledger)
     if identity.state is None and not identity.is_empty:
         raise StoreUnavailable(UNCOUNTED)
-    with redis_counters(find_redis_url(conf), identity.state) as read_used:
+    with redis_counters(find_redis_url(conf), identity.state, timeout_s) as read_used:
         yield read_used
+
+
+def find_ledger_place(conf: ProxyConf, ledger: sqlite3.Connection, timeout_s: float) -> LedgerPlace:
+    """Return whether calls are recorded in this ledger. Raises ``StoreUnavailable``."""
+    if conf.state.backend != "redis":
+        return LedgerPlace(True, 0)
+    from addon.store.redis.session import find_place
+    from addon.store.redis.state import read_identity
+
+    return find_place(find_redis_url(conf), read_identity(ledger).id, timeout_s)

@@ -7,7 +7,7 @@ never waits longer, and it never lets a call pass unchecked.
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -76,6 +76,13 @@ class WalletEntry(msgspec.Struct, frozen=True):
     workspace: str
     amount_nanousd: int
     reference: str
+
+
+class LedgerPlace(NamedTuple):
+    """Whether calls are recorded in the ledger here, and for how many workspaces calls wait in Redis."""
+
+    is_here: bool
+    waiting_workspaces: int
 
 
 class Store(Protocol):

@@ -12,9 +12,9 @@ from pydantic import SecretStr
 
 from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.report import ReadUsed
-from addon.store.protocol import StoreUnavailable
+from addon.store.protocol import LedgerPlace, StoreUnavailable
 from addon.store.redis.client import RedisClient
-from addon.store.redis.keys import LEDGER, STATE, keys_of
+from addon.store.redis.keys import LEDGER, OUTBOXES, STATE, keys_of
 from addon.store.redis.outbox import Outbox
 from addon.store.redis.refusals import SharedRefusals
 from addon.store.redis.state import EMPTY, OTHER, LedgerIdentity, RedisState, read_identity
@@ -25,7 +25,8 @@ COMMAND_TIMEOUT_S = 5.0
 """The timeout of one step of a command. No call waits for it."""
 
 _SCAN = 1000
-_REPORT_TIMEOUT_S = 2.0
+REPORT_TIMEOUT_S = 2.0
+"""The timeout of one step of a report."""
 _FIELDS = ("spent", "requests", "held", "in_flight")
 
 
@@ -97,7 +98,9 @@ async def drain(url: SecretStr, database: Path, *, take_over: bool = False) -> i
 
 
 @contextmanager
-def redis_counters(url: SecretStr, state: str | None = None) -> Iterator[ReadUsed]:
+def redis_counters(
+    url: SecretStr, state: str | None = None, timeout_s: float = REPORT_TIMEOUT_S
+) -> Iterator[ReadUsed]:
     """Give a function that reads the counters in Redis. It and this raise ``StoreUnavailable``.
 
     ``state`` is the id of the state that the ledger works with, if it has one: the counters of another state, or of
@@ -107,7 +110,7 @@ def redis_counters(url: SecretStr, state: str | None = None) -> Iterator[ReadUse
     with asyncio.Runner() as runner:
 
         def ask(*words: str) -> Any:
-            return runner.run(_ask(client, *words))
+            return runner.run(_ask(client, timeout_s, *words))
 
         def read_used(limit: Limit, workspace: str, key_id: str) -> CounterUse:  # noqa: ARG001  (the counter names the key)
             found = ask("HMGET", keys_of(workspace).counter(limit.counter), *_FIELDS)
@@ -122,6 +125,18 @@ def redis_counters(url: SecretStr, state: str | None = None) -> Iterator[ReadUse
             runner.run(client.close())
 
 
-async def _ask(client: RedisClient, *words: str) -> Any:
-    async with client.timeout(_REPORT_TIMEOUT_S):
+def find_place(url: SecretStr, ledger_id: str, timeout_s: float) -> LedgerPlace:
+    """Return where calls are recorded. Raises ``StoreUnavailable``. No event loop may run in this thread."""
+    client = RedisClient(url)
+    with asyncio.Runner() as runner:
+        try:
+            owner = runner.run(_ask(client, timeout_s, "GET", LEDGER))
+            waiting = runner.run(_ask(client, timeout_s, "SCARD", OUTBOXES))
+        finally:
+            runner.run(client.close())
+    return LedgerPlace(owner in (None, ledger_id), int(waiting))
+
+
+async def _ask(client: RedisClient, timeout_s: float, *words: str) -> Any:
+    async with client.timeout(timeout_s):
         return await client.command(*words)
