@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import tomlkit
-
 from rig.bounds import BOUND_S
+from rig.toml_text import toml_text
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLLGATE = ("-c", "from addon.cli import main; main(prog_name='tollgate')")
@@ -103,7 +102,7 @@ class Configuration:
 
 def _write_toml(path: Path, table: Mapping[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(tomlkit.dumps(table), encoding="utf-8")
+    path.write_text(toml_text(table), encoding="utf-8")
     return path
 
 
