@@ -13,8 +13,9 @@ from addon.console.access.guard import READING, AccessError, Guard
 from addon.console.access.login import LoginHandler, LogoutHandler
 from addon.console.changes.handlers import DoneHandler, FormHandler
 from addon.console.changes.maker import Maker
-from addon.console.page import ConsoleHandler, ViewHandler, find_posted, set_headers
+from addon.console.page import ConsoleHandler, ViewHandler, find_posted
 from addon.console.reader import Reader
+from addon.console.security_headers import set_headers
 from addon.console.sources import Sources
 from addon.console.template_names import PARTS
 from addon.runtime.local_http import connection_of

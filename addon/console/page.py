@@ -24,6 +24,7 @@ from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
 from addon.console.posted_form import parse_form
 from addon.console.query import ParameterError, Query
 from addon.console.reader import BusyError, Reader, SlowError
+from addon.console.security_headers import set_headers
 from addon.console.sources import Sources
 from addon.console.template_names import make_namespace
 from addon.console.urls import API
@@ -35,21 +36,6 @@ log = logging.getLogger("tollgate.console")
 
 HTML, JSON, CSV = "text/html; charset=UTF-8", "application/json; charset=UTF-8", "text/csv; charset=UTF-8"
 
-HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self';"
-        " form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
-    "X-Frame-Options": "DENY",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
-    "X-Robots-Tag": "noindex",
-    "Cache-Control": "no-store",
-}
-
 
 STUCK: Final = (
     f"The answer was not there within {LIMIT_S:g} s. A policy of [policies] extra may hang: calls run it, too."
@@ -57,15 +43,8 @@ STUCK: Final = (
 )
 
 
-def set_headers(handler: RequestHandler) -> None:
-    """Give an answer ``HEADERS``."""
-    for name, value in HEADERS.items():
-        handler.set_header(name, value)
-    handler.clear_header("Server")
-
-
 class ConsoleHandler(RequestHandler):
-    """A request to the console. Every answer has ``HEADERS``."""
+    """A request to the console. Every answer has ``security_headers``."""
 
     SUPPORTED_METHODS = ("GET", "HEAD", "POST")
     sources: Sources

@@ -29,11 +29,15 @@ LABELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """The time from ``begin`` until before ``end``, both in UTC. ``name`` is one of ``NAMES``."""
+    """The time from ``begin`` until before ``end``, both in UTC. ``name`` is one of ``NAMES``.
+
+    ``ends_now`` is True unless the URL has an end.
+    """
 
     name: str
     begin: datetime
     end: datetime
+    ends_now: bool = False
 
     @classmethod
     def parse(cls, query: Query, now: datetime, default: str = "day") -> "TimeRange":
@@ -45,7 +49,8 @@ class TimeRange:
         is_given = query.text("from") or query.text("to")
         name = query.choice("range", NAMES, "custom" if is_given else default)
         if name == "custom":
-            end = _parse_moment(query, "to") or now
+            given_end = _parse_moment(query, "to")
+            end = given_end or now
             begin = _parse_moment(query, "from")
             if begin is None:
                 raise ParameterError("from", "is needed for a custom range")
@@ -53,10 +58,12 @@ class TimeRange:
                 raise ParameterError("to", "must be after from")
             if begin < EARLIEST:
                 raise ParameterError("from", f"must not be before {EARLIEST:%Y-%m-%d}")
-            return cls(name, begin, end)
+            return cls(name, begin, end, ends_now=given_end is None)
         if name == "month":
-            return cls(name, now.replace(day=1, hour=0, minute=0, second=0, microsecond=0), now)
-        return cls(name, now - _LENGTHS[name], now)
+            return cls(
+                name, now.replace(day=1, hour=0, minute=0, second=0, microsecond=0), now, ends_now=True
+            )
+        return cls(name, now - _LENGTHS[name], now, ends_now=True)
 
     @property
     def length(self) -> timedelta:
@@ -71,6 +78,14 @@ class TimeRange:
     def until(self) -> str:
         """``end`` as the ledger writes it."""
         return format_utc(self.end)
+
+    @property
+    def filter_until(self) -> str | None:
+        """The end for a ``Filter``, None for a time that ends now.
+
+        So sums answer for the whole last hour, and a call counts whose machine's clock is ahead.
+        """
+        return None if self.ends_now else self.until
 
     def before(self) -> "TimeRange":
         """Return the time of the same length before this one, as far as moments reach back.

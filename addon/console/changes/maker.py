@@ -13,7 +13,7 @@ from typing import Final
 from addon.console.access.edits_allowed import find_unwritable, why_no_edits
 from addon.console.changes.field import FieldErrors, parse_fields
 from addon.console.changes.file_change import judge_file
-from addon.console.changes.form import Asked, Change, Form, Place
+from addon.console.changes.form import Asked, Change, Done, Form, Place
 from addon.console.changes.waiting import SECRET_S, Kept, Result, Waiting
 from addon.console.changes.wallet import judge_entry
 from addon.console.reader import BusyError
@@ -164,36 +164,8 @@ class Maker:
             change = form.plan(asked)
             if change.digest != waiting.digest:
                 raise EditError(CHANGED_MEANWHILE)
-            line = Line(
-                SOURCE,
-                who.address,
-                who.session,
-                form.action,
-                asked.workspace,
-                change.subject,
-                _describe(change),
-            )
-            intent = audit.intend(line, change.evidence())
-            try:
-                done = change.apply(place)
-            except BaseException:
-                with suppress(StoreUnavailable):
-                    audit.settle_dead(judge)
-                raise
-            _end(audit, intent, "made" if done.is_made else "not made")
-        return self.results.put(
-            Result(
-                form.action,
-                form.title,
-                asked.workspace,
-                change.summary,
-                done.lines,
-                change.subject,
-                done.is_made,
-                form.makes_key,
-                asked.new_key,
-            )
-        )
+            done = _apply(change, asked, who, audit)
+        return self.results.put(_make_result(change, asked, done))
 
     def _settle_dead(self) -> None:
         settings = self._settings()
@@ -204,6 +176,36 @@ class Maker:
             log.warning(
                 "changes of a process that died are not in the audit log yet: %s", describe_error(error)
             )
+
+
+def _apply(change: Change, asked: Asked, who: Who, audit: AuditLog) -> Done:
+    """Make a change. Its intent is recorded before, and its line after it."""
+    action, text = asked.form.action, "\n".join([change.summary, *map(str, change.lines)])
+    line = Line(SOURCE, who.address, who.session, action, asked.workspace, change.subject, text)
+    intent = audit.intend(line, change.evidence())
+    try:
+        done = change.apply(asked.place)
+    except BaseException:
+        with suppress(StoreUnavailable):
+            audit.settle_dead(judge)
+        raise
+    _end(audit, intent, "made" if done.is_made else "not made")
+    return done
+
+
+def _make_result(change: Change, asked: Asked, done: Done) -> Result:
+    form = asked.form
+    return Result(
+        form.action,
+        form.title,
+        asked.workspace,
+        change.summary,
+        done.lines,
+        change.subject,
+        done.is_made,
+        form.makes_key,
+        asked.new_key,
+    )
 
 
 def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
@@ -218,10 +220,6 @@ def place_error(error: SettingsError, asked: Asked) -> Exception:
     if not is_here or name not in [one.name for one in asked.form.fields]:
         return error
     return FieldErrors({name: error.reason if name == error.key else f"{error.key}: {error.reason}"})
-
-
-def _describe(change: Change) -> str:
-    return "\n".join([change.summary, *map(str, change.lines)])
 
 
 def _end(audit: AuditLog, intent: str, outcome: Outcome) -> None:

@@ -20,13 +20,13 @@ MAX_ROWS: Final = 500
 
 
 def parse_filter(query: Query, time: TimeRange) -> Filter:
-    """Return the wanted calls. A time that ends now has no end: another machine's clock may be ahead."""
+    """Return the wanted calls. Raises ParameterError."""
     status = query.text("status")
     if status is not None and not is_status(status):
         raise ParameterError("status", "must be a status (429), a class (4xx) or error")
     query.choice("mode", MODES, MODES[0])
     named = {name: query.text(name) for name in NAMES}
-    return Filter(**named, since=time.since, until=time.until if query.text("to") else None)
+    return Filter(**named, since=time.since, until=time.filter_until)
 
 
 def parse_limit(query: Query) -> int:

@@ -69,7 +69,7 @@ def load_models(reading: Reading) -> View:
 
 def _find_use(reading: Reading, time: TimeRange) -> Mapping[str, Mapping[str, Any]]:
     """Return the sums of each model. A model outside the catalog has the provider that served it most."""
-    wanted = Filter(since=time.since, until=time.until, workspace=reading.query.text("workspace"))
+    wanted = Filter(since=time.since, until=time.filter_until, workspace=reading.query.text("workspace"))
     found: dict[str, dict[str, Any]] = {}
     for record in find_totals(reading.ledger, "model,provider", wanted, None).records():
         one = found.setdefault(record["model_slug"], {**record, **_NO_USE})

@@ -70,13 +70,13 @@ def load_overview(reading: Reading) -> View:
 
 
 def make_filter(reading: Reading, time: TimeRange) -> Filter:
-    """Return the filter of the URL for a time. A time that ends now has no end, so that no hour is cut in two."""
+    """Return the filter of the URL for a time."""
     text = reading.query.text
     return Filter(
         workspace=text("workspace"),
         model=text("model"),
         since=time.since,
-        until=None if time.end == reading.now else time.until,
+        until=time.filter_until,
         key=text("key"),
         provider=text("provider"),
     )

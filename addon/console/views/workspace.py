@@ -142,7 +142,7 @@ def _find_before(reading: Reading, workspace_id: str) -> WalletEntry | None:
 
 
 def _make_use_tables(reading: Reading, workspace_id: str, time: TimeRange) -> Mapping[str, Table]:
-    wanted = Filter(workspace_id, since=time.since, until=time.until)
+    wanted = Filter(workspace_id, since=time.since, until=time.filter_until)
     step = "hour" if time.length.days <= _LONGEST_BY_HOUR_DAYS else "day"
     return {
         "totals": find_totals(reading.ledger, "workspace", wanted, None),

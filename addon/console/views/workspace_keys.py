@@ -36,7 +36,7 @@ def choose_keys(workspace: Workspace | None, reading: Reading) -> tuple[tuple[Ke
 
 def make_keys_table(reading: Reading, workspace_id: str, keys: tuple[Key, ...], time: TimeRange) -> Table:
     """Return the keys with their use in the chosen time."""
-    wanted = Filter(workspace_id, since=time.since, until=time.until)
+    wanted = Filter(workspace_id, since=time.since, until=time.filter_until)
     totals = {row["key_id"]: row for row in find_totals(reading.ledger, "key", wanted, None).records()}
     refused: Counter[str] = Counter()
     for row in find_refusals(reading.ledger, wanted, None).records():

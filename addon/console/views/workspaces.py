@@ -126,7 +126,7 @@ def _format_after(workspace_id: str, used: Mapping[str, _Used], sort: str) -> st
 
 
 def _read_used(reading: Reading, time: TimeRange) -> Mapping[str, _Used]:
-    wanted = Filter(since=time.since, until=time.until)
+    wanted = Filter(since=time.since, until=time.filter_until)
     refused: Counter[str] = Counter()
     for row in find_refusals(reading.ledger, wanted, None).records():
         if row["workspace"] is not None:
