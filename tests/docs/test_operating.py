@@ -12,7 +12,7 @@ from rig.log_lines import configured_log
 from addon.answers import bounds as answer_bounds
 from addon.answers import stream as sse
 from addon.calls import request_body
-from addon.console import console, reader
+from addon.console import console, operator_thread, reader
 from addon.runtime import local_http
 from addon.runtime.keepalive import KEEPALIVE_S
 from addon.serve import supervisor, worker_pool
@@ -93,7 +93,12 @@ BOUNDS = {
         " for someone who is logged in to the console"
     ),
     "admin port: requests for `/metrics` that wait, one after the other": str(admin.MAX_WAITING),
-    "console: pages that are being made or wait for it": str(reader.MAX_WAITING),
+    "console: pages that are being made or wait for it; that are being made": (
+        f"{reader.MAX_WAITING}; {reader.THREADS}"
+    ),
+    "console: a request to explain, which runs your own policies, in a thread of its own": (
+        f"{operator_thread.LIMIT_S:g} s, with the wait for an earlier one"
+    ),
     "console: statements of one page; time until the client has the page": (
         f"{reader.TIMEOUT_S:g} s; {console.ANSWER_S:g} s"
     ),
