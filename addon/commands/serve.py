@@ -11,11 +11,13 @@ import click
 
 from addon.commands.errors import missing_conf_hint
 from addon.commands.options import conf_option
+from addon.runtime.listening import base_url
 from addon.serve.detach import announce_detached, detach
 from addon.serve.opening import Start
 from addon.serve.systemd import take_service_manager, take_sockets
 from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
+from addon.settings.overview import find_closed_reason
 from addon.settings.settings import Settings, SettingsFiles, load_conf
 from addon.store.wallet import make_credit, save_entry
 from addon.telemetry.logs import configure_logging
@@ -44,7 +46,10 @@ def serve(
     takeover: bool,
     detached: bool,
 ) -> None:
-    """Run the gateway until SIGTERM, SIGINT or SIGHUP."""
+    """Run the gateway until SIGTERM, SIGINT or SIGHUP.
+
+    The admin port has health, readiness, metrics and the console. The log says at which URL.
+    """
     # Imported here because --help does not need mitmproxy.
     from addon.serve.start_faults import START_FAULTS
 
@@ -102,13 +107,22 @@ def run(
         from addon.serve.supervisor import supervise as serve_with
     else:
         from addon.serve.server import serve as serve_with
-    asyncio.run(serve_with(files, settings, partial(_announce, demo_key, write), start))
+    welcome = _make_welcome(demo_key, settings) if demo_key else None
+    asyncio.run(serve_with(files, settings, partial(_announce, welcome, write), start))
 
 
-def _announce(demo_key: str | None, write: Callable[[str], None], base_url: str) -> None:
-    write(f"tollgate listening on {base_url}")
-    if demo_key:
-        _print_notice(_TRY_IT.format(url=base_url, key=demo_key))
+def _announce(welcome: Callable[[str], str] | None, write: Callable[[str], None], url: str) -> None:
+    write(f"tollgate listening on {url}")
+    if welcome:
+        _print_notice(welcome(url))
+
+
+def _make_welcome(demo_key: str, settings: Settings) -> Callable[[str], str]:
+    """Return a function of the public URL that returns a first call, and where the console shows it."""
+    admin = settings.conf.admin
+    is_served = admin.port and find_closed_reason(settings) is None
+    console = _SEE_IT.format(url=base_url(admin.host, admin.port)) if is_served else ""
+    return lambda url: _TRY_IT.format(url=url, key=demo_key) + console
 
 
 def _strict_error(problems: Sequence[Problem]) -> SettingsError:
@@ -150,6 +164,10 @@ Try it:
   curl {url}/v1/chat/completions \\
     -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
     -d '{{"messages": [{{"role": "user", "content": "Hello"}}]}}'
+"""
+
+_SEE_IT = """
+Then see it in the console, in a browser:  {url}/
 """
 
 _NO_WORKSPACE = """\

@@ -92,7 +92,8 @@ class Admin:
         self._server = LocalServer(self._answer, MAX_BODY_BYTES, find_max_body, MAX_CONNECTIONS)
         self._server.start_on(sockets)
         url = base_url(*sockets[0].getsockname()[:2])
-        log.info("admin listening", extra={"event": "admin listening", "url": url})
+        console = f", console at {url}/" if others and others.is_open else ""
+        log.info("admin listening%s", console, extra={"event": "admin listening", "url": url})
 
     def retire(self) -> None:
         """Accept no new connection. Close each open one after its next answer."""

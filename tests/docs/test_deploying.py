@@ -83,6 +83,18 @@ def test_each_proxy_conf_is_valid(file: Path) -> None:
     assert (conf.listen.port, conf.admin.port) == (8080, 8081)
 
 
+@pytest.mark.parametrize("file", CONFS, ids=lambda file: str(file.relative_to(DEPLOY)))
+def test_a_console_that_is_not_on_loopback_asks_for_a_password_of_the_shipped_secrets(file: Path) -> None:
+    admin = tomllib.loads(file.read_text(encoding="utf-8"))["admin"]
+    assert admin["host"] == "0.0.0.0"  # noqa: S104  (the address of the file)
+    kind, _, name = admin["console_password"].partition(":")
+    assert kind == "env"
+    secrets = {"gateway": "compose.env.example", "kubernetes": "kubernetes/secret.example.yaml"}
+    text = (DEPLOY / secrets[file.parent.name]).read_text(encoding="utf-8")
+    assert re.search(rf"^ *{name}[:=]", text, re.MULTILINE)
+    assert name in PAGE
+
+
 def test_the_image_has_the_version_of_the_program_and_does_not_run_as_root() -> None:
     assert f'image.version="{VERSION}"' in CONTAINERFILE
     assert f"tollgate:{VERSION}" in (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
