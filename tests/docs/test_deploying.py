@@ -86,7 +86,7 @@ def test_each_proxy_conf_is_valid(file: Path) -> None:
 @pytest.mark.parametrize("file", CONFS, ids=lambda file: str(file.relative_to(DEPLOY)))
 def test_a_console_that_is_not_on_loopback_asks_for_a_password_of_the_shipped_secrets(file: Path) -> None:
     admin = tomllib.loads(file.read_text(encoding="utf-8"))["admin"]
-    assert admin["host"] == "0.0.0.0"  # noqa: S104  (the address of the file)
+    assert admin["host"] == "0.0.0.0"
     kind, _, name = admin["console_password"].partition(":")
     assert kind == "env"
     secrets = {"gateway": "compose.env.example", "kubernetes": "kubernetes/secret.example.yaml"}
