@@ -17,6 +17,8 @@ type Value = str | int | bool | datetime | Sequence[str] | Sequence[int]
 type Changes = Mapping[str, Value | None]
 """New values by key. None removes a key."""
 
+_END: Final = re.compile(r"""[\]}]|\"{3}|'{3}""")
+"""The last line of a statement of several lines has one of these."""
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 NOT_LINES: Final = (
     "can't be edited line by line; write its keys as [[keys]] tables, its rules as [[rules]] tables, and each setting"
@@ -187,6 +189,8 @@ def read_statements(lines: Sequence[str]) -> Iterator[Statement]:
 def _read_statement(lines: Sequence[str], start: int) -> Statement:
     """Return the statement that begins at ``start``: the fewest lines that are TOML by themselves."""
     for end in range(start + 1, len(lines) + 1):
+        if end > start + 1 and not _END.search(lines[end - 1]):
+            continue
         with suppress(tomllib.TOMLDecodeError):
             parsed = tomllib.loads("".join(lines[start:end]))
             return Statement(start, end, lines[start].lstrip().startswith("["), parsed)

@@ -197,3 +197,31 @@ def test_an_added_table_goes_to_the_end(made: tuple[str, list[str]], values: dic
         name: tomllib.loads(f"x = {format_value(one)}")["x"] for name, one in values.items()
     }
     assert after | {"keys": []} == before | {"keys": []}
+
+
+def test_a_long_list_is_parsed_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, parsed = tomllib.loads, []
+
+    def count(text: str) -> dict[str, Any]:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(tomllib, "loads", count)
+    listed = "".join(f'  "word {number}",  # {number}\n' for number in range(2000))
+    text = f'words = [\n{listed}]\nplan = "pro"\n'
+    assert set_values(text, {"plan": "standard"}) == text.replace("pro", "standard")
+    assert len(parsed) < 20
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        'a = """\n[x]\n"quoted" \\\n"""',
+        "a = '''\n]\n# x\n'''",
+        "a = [\n[1],\n[2,\n3]\n]",
+        'a = [ # ]\n"]",\n"1" ]',
+    ],
+)
+def test_a_statement_of_several_lines_is_found_as_a_whole(before: str) -> None:
+    text = f"{before}\nb = 1\n"
+    assert set_values(text, {"a": 2, "b": 3}) == "a = 2\nb = 3\n"
