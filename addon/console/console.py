@@ -22,8 +22,11 @@ from addon.runtime.local_http import connection_of
 
 log = logging.getLogger("tollgate.console")
 
-MAX_FORM_BYTES: Final = 1_048_576
-"""The largest form of someone who is logged in: a whole workspace file."""
+MAX_FORM_BYTES: Final = 4_194_304
+"""The largest form of someone who is logged in: a whole workspace file, whose characters take up to twelve bytes."""
+
+MAX_EXPLAINED_BYTES: Final = 1_048_576
+"""The largest request to explain, where no one needs to log in."""
 
 MAX_UNKNOWN_BYTES: Final = 262_144
 """The largest request to explain of a program, whose password is checked after its body is here."""
@@ -113,7 +116,7 @@ class Console:
             return MAX_FORM_BYTES
         if find_posted(request.path) is None:
             return MAX_BODY_BYTES
-        return MAX_UNKNOWN_BYTES if self._guard.needs_login else MAX_FORM_BYTES
+        return MAX_UNKNOWN_BYTES if self._guard.needs_login else MAX_EXPLAINED_BYTES
 
     async def answer(self, request: HTTPServerRequest) -> None:
         """Answer a request. Close its connection when its client does not take the answer."""
