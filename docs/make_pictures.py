@@ -18,7 +18,7 @@ from rig.pictured_gateway import ENVIRONMENT, PASSWORD, write_files, write_ledge
 
 FOLDER = ROOT / "docs" / "pictures"
 WIDTH, HEIGHT = 1200, 840
-QUALITY = 50
+QUALITY = 40
 
 
 class _Files(Configuration):
@@ -56,6 +56,9 @@ PICTURES: dict[str, str | Callable[[Tab], None]] = {
 TOPS = {"explain": "label[for=field-body]"}
 """The element with which a picture begins, if not with the page."""
 
+HEIGHTS = {"overview": 1060, "models": 640}
+"""The height of a picture that needs more than ``HEIGHT``, or less."""
+
 
 def main() -> None:
     """Make all pictures."""
@@ -77,18 +80,19 @@ def main() -> None:
                 place(tab)
             for scheme in ("light", "dark"):
                 tab.use_scheme(scheme)
-                size = _take(tab, FOLDER / f"{name}-{scheme}.webp", TOPS.get(name, "body"))
+                file = FOLDER / f"{name}-{scheme}.webp"
+                size = _take(tab, file, TOPS.get(name, "body"), HEIGHTS.get(name, HEIGHT))
                 print(f"{name}-{scheme}.webp: {size} bytes")
             if tab.faults:
                 raise SystemExit(f"{name}: {tab.faults}")
         tab.close()
 
 
-def _take(tab: Tab, file: Path, top: str) -> int:
-    """Write the page from the element ``top`` on, at most ``HEIGHT`` pixels of it. Return the size in bytes."""
+def _take(tab: Tab, file: Path, top: str, most: int) -> int:
+    """Write the page from the element ``top`` on, at most ``most`` pixels of it. Return the size in bytes."""
     begin = tab.evaluate("top => document.querySelector(top).getBoundingClientRect().top + scrollY", top)
     bottom = tab.evaluate("document.querySelector('footer').getBoundingClientRect().bottom + scrollY")
-    height = min(HEIGHT, bottom - begin)
+    height = min(most, bottom - begin)
     devtools = tab.page.context.new_cdp_session(tab.page)
     shot = {
         "format": "webp",
