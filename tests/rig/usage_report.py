@@ -1,0 +1,47 @@
+"""Runs of ``tollgate usage``, and what they print."""
+
+import asyncio
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from addon.commands.usage import usage
+from addon.store.protocol import Settlement
+from addon.store.sqlite.store import SqliteStore
+
+
+def write_rows(conf: Path, rows: list[dict[str, Any]]) -> Path:
+    path = conf.parent / "var" / "ledger.db"
+
+    async def settle() -> None:
+        store = SqliteStore(path)
+        for row in rows:
+            await store.settle(Settlement(row, from_wallet=False))
+        await store.close()
+
+    asyncio.run(settle())
+    return path
+
+
+def run(conf: Path, *options: str) -> Result:
+    return CliRunner().invoke(usage, ["--conf", str(conf), *options])
+
+
+def run_json(conf: Path, *options: str) -> Any:
+    result = run(conf, "--format", "json", *options)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def run_csv(conf: Path, *options: str) -> list[dict[str, str]]:
+    result = run(conf, "--format", "csv", *options)
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(io.StringIO(result.stdout)))
+
+
+def lines_of(result: Result) -> list[list[str]]:
+    return [line.split() for line in result.stdout.splitlines()]
