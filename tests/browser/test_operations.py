@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
+from urllib.parse import quote
 
 import openai
 import pytest
@@ -12,7 +13,7 @@ from cryptography.fernet import Fernet
 from rig.bounds import BOUND_S
 from rig.browser import Tab
 from rig.configuration import new_key, workspace
-from rig.console_scene import SCRIPT, Caller
+from rig.console_scene import SCRIPT, Caller, wait_for_rows
 from rig.gateway import Gateway
 from rig.page_checks import check_frame
 from rig.settings_files import edit
@@ -180,9 +181,22 @@ def test_an_own_key_is_sealed_and_on_no_page(tab: Tab, gateway: Gateway, upstrea
         gateway.wait_until(key_of_a_call)
 
 
+@pytest.fixture(scope="module")
+def hostile_call(gateway: Gateway, upstreams: dict[str, Upstream]) -> str:
+    """The id of a call whose end user is a script."""
+    with closing(Caller(gateway)) as caller:
+        upstreams["TESTER"].reset()
+        assert caller.call("bare", user=SCRIPT).status_code == 200
+        wait_for_rows(gateway, caller)
+        return caller.recorded.pop()
+
+
 @pytest.mark.parametrize(
     "path",
     [
+        "/calls",
+        "/calls?end_user=" + quote(SCRIPT),
+        "/calls/ID",
         "/workspaces/shop",
         "/workspaces",
         "/audit",
@@ -192,7 +206,7 @@ def test_an_own_key_is_sealed_and_on_no_page(tab: Tab, gateway: Gateway, upstrea
         "/changes/workspaces/set/shop",
     ],
 )
-def test_a_hostile_name_and_label_are_only_text(tab: Tab, path: str) -> None:
-    assert tab.open(path) == 200
+def test_texts_of_others_are_only_text(tab: Tab, hostile_call: str, path: str) -> None:
+    assert tab.open(path.replace("ID", hostile_call)) == 200
     assert check_frame(tab) == []
     assert tab.page.locator("main :is(script, img)").count() == 0
