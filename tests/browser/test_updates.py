@@ -60,12 +60,11 @@ def open_page(open_tab: OpenTab, gateway: Gateway, call: Any) -> OpenPage:
 
     def open_one(path: str, *, with_script: bool = True) -> Tab:
         tab = open_tab(gateway, with_script=with_script)
+        if with_script:
+            tab.page.clock.install()
         tab.open(path)
         tab.page.get_by_label("Password of the console").fill(PASSWORD)
         tab.press("Log in")
-        if with_script:
-            tab.page.clock.install()
-            tab.open(path)
         return tab
 
     return open_one
@@ -123,7 +122,7 @@ def test_the_list_holds_still_and_says_how_many_calls_are_new(
 def test_each_call_is_shown_once_while_calls_arrive(
     open_page: OpenPage, gateway: Gateway, call: Callable[..., None]
 ) -> None:
-    tab = open_page("/calls?limit=3")
+    tab = open_page("/calls?limit=6")
     before = ids(gateway)
     pages = [read_ids(tab)]
     for _ in range(len(before)):
