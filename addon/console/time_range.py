@@ -16,6 +16,8 @@ _LENGTHS: Final = {
 }
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """No ledger is older. So there is always a time before a range."""
+LONGEST: Final = timedelta(days=36_525)
+"""A hundred years. Charts of a longer range would have too many steps."""
 
 NAMES: Final = (*_LENGTHS, "month", "custom")
 LABELS: Final = {
@@ -58,6 +60,8 @@ class TimeRange:
                 raise ParameterError("to", "must be after from")
             if begin < EARLIEST:
                 raise ParameterError("from", f"must not be before {EARLIEST:%Y-%m-%d}")
+            if end - begin > LONGEST:
+                raise ParameterError("to", "must be at most a hundred years after from")
             return cls(name, begin, end, ends_now=given_end is None)
         if name == "month":
             return cls(
