@@ -69,7 +69,7 @@ def _show_cap(row: Row, limit: str, by_key: Mapping[tuple[str, str], Row]) -> Ce
 def show_use(row: Row) -> Cell:
     """Return how much of a limit is used, as a bar and in words. ``row`` is one of ``store.ledger.report``."""
     if row["limit"] == "wallet":
-        return Cell(display.money(row["left_nanousd"]) + " left", kind="number")
+        return NOTHING  # A wallet has no cap: what is left says all.
     if row["limit"] == "request_cap":
         used, held, cap = row["requests"], row["requests_in_flight"], row["request_cap"]
         show: Callable[[int], str] = display.count

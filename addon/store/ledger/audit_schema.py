@@ -31,10 +31,10 @@ _INTENTS: Final = f"""
     """
 
 
-def _refuse(event: str, when: str = "") -> str:
-    """Return the SQL of the trigger that refuses an event on the table."""
+def _refuse(operation: str, when: str = "") -> str:
+    """Return the SQL of the trigger that refuses an operation on the table."""
     return (
-        f"CREATE TRIGGER audit_no_{event} BEFORE {event} ON audit {when}"
+        f"CREATE TRIGGER audit_no_{operation} BEFORE {operation} ON audit {when}"
         " BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"
     )
 
