@@ -87,7 +87,7 @@ def test_a_new_key_is_shown_with_its_difference_and_works(
 ) -> None:
     tab.open("/changes/keys/create/shop")
     check(tab, axe)
-    tab.page.get_by_label("ID", exact=True).fill("made-here")
+    tab.page.get_by_label("Key ID", exact=True).fill("made-here")
     tab.press("Show the difference")
     check(tab, axe)
     assert "made-here" in tab.page.get_by_role("region", name="The lines that change").inner_text()
