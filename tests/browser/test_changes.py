@@ -109,5 +109,5 @@ def test_a_new_key_is_shown_with_its_difference_and_works(
 def _is_accepted(gateway: Gateway, key: str) -> bool:
     try:
         return bool(call_with(gateway, key).choices)
-    except openai.AuthenticationError:
-        return False
+    except openai.APIStatusError as error:
+        return error.status_code == 402  # The key is known, and its workspace has no money.
