@@ -6,6 +6,7 @@ Source: docs/configuration.md, "Edits".
 import codecs
 import errno
 import os
+import stat
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ MAX_FILE_BYTES: Final = 16 << 20
 NO_STAMP: Final = (-1, -1, -1)
 """The stamp of no file. It marks content that was read while the file changed, so that it is read again."""
 _TRIES: Final = 3
+_TEXT_SUFFIX: Final = ".toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ def read_content(path: Path) -> FileContent:
 
 def _read_once(path: Path, stamp: Stamp) -> FileContent:
     try:
+        if path.suffix == _TEXT_SUFFIX and stat.S_ISFIFO(path.stat().st_mode):
+            # A read of a pipe waits for its writer. Only a secret may be in one.
+            raise OSError(errno.EINVAL, "is a pipe, and not a file")
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
             mode = os.fstat(stream.fileno()).st_mode

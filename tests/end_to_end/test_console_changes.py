@@ -9,6 +9,7 @@ import httpx
 import pytest
 from conftest import StartGateway
 from rig.bounds import BOUND_S
+from rig.configuration import new_key
 from rig.gateway import Gateway
 from rig.settings_files import edit
 
@@ -123,6 +124,14 @@ def test_a_form_has_the_current_values_and_keeps_what_was_typed(console: httpx.C
     assert 'value="new"' in wrong.text
     assert 'value="many"' in wrong.text
     assert "<script>" not in wrong.text.replace('<script src="/static/console.js" defer></script>', "")
+
+
+def test_an_api_key_in_the_wrong_field_is_on_no_page(console: httpx.Client) -> None:
+    key = new_key()
+    wrong = send(console, "/changes/wallet/credit/acme", amount=key, reference="May")
+    assert wrong.status_code == 400
+    assert "is not a plain decimal number" in wrong.text
+    assert key not in wrong.text
 
 
 def test_a_file_that_is_edited_between_the_difference_and_the_confirmation(

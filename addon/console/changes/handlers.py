@@ -16,6 +16,7 @@ from addon.console.page import ConsoleHandler
 from addon.console.reader import BusyError
 from addon.runtime.listening import base_url
 from addon.settings.settings import Settings
+from addon.text.masking import mask_credentials
 
 READ_LOOKS: Final = 25
 """How often the page of a new workspace looks whether the gateway has read its file, ``READ_LOOK_S`` apart."""
@@ -116,7 +117,10 @@ class FormHandler(ConsoleHandler):
         }
         self.set_status(status)
         suggested = self.maker.suggest(self.form)
-        self._render("change_form", typed=shown, errors=errors or {}, fault=fault, suggested=suggested)
+        # A key that was typed into the wrong field is quoted by the error.
+        errors = {name: mask_credentials(error) for name, error in (errors or {}).items()}
+        fault = mask_credentials(fault)
+        self._render("change_form", typed=shown, errors=errors, fault=fault, suggested=suggested)
 
     def _show_preview(self, preview: Preview, typed: Mapping[str, str]) -> None:
         kept = {field.name: typed[field.name] for field in self.form.fields if field.kind != "password"}

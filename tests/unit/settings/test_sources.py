@@ -43,6 +43,12 @@ def test_a_folder_in_place_of_a_file_is_reported(conf_file: Path) -> None:
         load_settings(conf_file, {})
 
 
+def test_a_pipe_in_place_of_a_file_is_reported_and_not_waited_for(conf_file: Path) -> None:
+    os.mkfifo(conf_file.parent / "policies/workspaces/pipe.toml")
+    with pytest.raises(SettingsError, match=r"pipe\.toml: is a pipe, and not a file$"):
+        load_settings(conf_file, {})
+
+
 @pytest.mark.parametrize(
     ("key", "folder", "file"),
     [("workspaces", "no/folder", "no/folder"), ("catalog", "no", "no/families.toml")],
