@@ -1,4 +1,8 @@
-"""Fixtures of the tests in a real browser: one browser, a gateway with much to show, and one with nothing."""
+"""Fixtures of the tests in a real browser: one browser, a gateway with much to show, and one with nothing.
+
+They end with the last test of this folder, because Playwright's event loop runs in the thread of the tests as long as a
+browser is open. No test could run a loop of its own there.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -25,9 +29,9 @@ from rig.links import Site, explore
 type OpenTab = Callable[..., Tab]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    """The browser of this process."""
+    """The browser of this process, while it runs tests of this folder."""
     try:
         program = chromium_program()
     except RuntimeError as error:
@@ -36,7 +40,7 @@ def browser() -> Iterator[Any]:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def axe() -> str | None:
     """The script that finds faults of accessibility. None when it can't be fetched, which one test reports."""
     try:
@@ -53,7 +57,7 @@ class Console:
     site: Site
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def busy(_start_shared_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[Console]:
     """A gateway with calls, errors, refusals and a wallet, and with one call in flight. Tests only read it."""
     keys = scene_keys()
@@ -68,7 +72,7 @@ def busy(_start_shared_gateway: StartGateway, upstreams: dict[str, Any]) -> Iter
     caller.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def empty(_start_shared_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory) -> Console:
     """A gateway without workspaces and calls."""
     folder = tmp_path_factory.mktemp("empty")
@@ -77,21 +81,21 @@ def empty(_start_shared_gateway: StartGateway, tmp_path_factory: pytest.TempPath
     return Console(gateway, explore(gateway.admin_url))
 
 
-@pytest.fixture(scope="session", params=["busy", "empty"])
+@pytest.fixture(scope="package", params=["busy", "empty"])
 def console(request: pytest.FixtureRequest) -> Console:
     """The gateway with much to show, then the one with nothing."""
     found: Console = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def script_tab(browser: Any, console: Console) -> Iterator[Tab]:
     """A tab for pages that are only looked at."""
     with closing(Tab(browser, console.gateway.admin_url)) as tab:
         yield tab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plain_tab(browser: Any, console: Console) -> Iterator[Tab]:
     """A tab without JavaScript for pages that are only looked at."""
     with closing(Tab(browser, console.gateway.admin_url, with_script=False)) as tab:
