@@ -22,6 +22,7 @@ OWN_MODULES: Final = frozenset(
         *(
             "alert_rules",
             "allowed_models",
+            "budget_forecast",
             "call_stages",
             "circuit_breaker",
             "completion_cap",
