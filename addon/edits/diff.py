@@ -20,8 +20,10 @@ MAX_LINE_CHARS: Final = 500
 _SIGNS: Final[dict[str, Kind]] = {"+": "added", "-": "removed", " ": "same"}
 _PREFIXES: Final[dict[Kind, str]] = {"added": "+", "removed": "-", "same": " ", "place": ""}
 # Also in an inline table and with a quoted name. The value of such a key may be in any notation of TOML.
-_HIDDEN: Final = re.compile(r"""((?<![\w-])["']?(hash|previous_hash|secret)["']?\s*=\s*)(.*)""")
-_REFERENCE: Final = re.compile(r"""(["'])(env:\w{1,128}|file:[\w./-]{1,512})\1""")
+_HIDDEN: Final = re.compile(r"""((?<![\w-])["']?(hash|previous_hash|secret)["']?\s*+=\s*+)(.*)""")
+_REFERENCE: Final = re.compile(
+    r"""\"(?:env:\w{1,128}|file:[\w./-]{1,512})\"|'(?:env:\w{1,128}|file:[\w./-]{1,512})'"""
+)
 _LONG_HEX: Final = re.compile(r"[0-9A-Fa-f]{32,}")
 _NEW_HASH: Final = "(the hash of the new key, which is made when you confirm)"
 

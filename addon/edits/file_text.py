@@ -86,7 +86,7 @@ def restore_line_ends(before: str, text: str) -> str:
 
 def find_line(text: str, key: str) -> int | None:
     """Return the number of the line of a key path, such as ``keys[1] (ci).label``, None where it has none."""
-    *path, last = re.sub(r" \([^)]*\)", "", key).split(".")
+    *path, last = re.sub(r" \([^()]*\)", "", key).split(".")
     found = re.fullmatch(r"([\w-]+)\[([0-9]+)\]", path[0]) if len(path) == 1 else None
     header = {found[1]: [{}]} if found else make_header(*path) if path else None
     try:

@@ -21,7 +21,8 @@ _WORD: Final = "unchanged"
 _HEX: Final = re.compile(r"[0-9A-Fa-f]{32,}|(?<=sha256:)[0-9A-Fa-f]{4,}")
 _SEALED: Final = re.compile(r"(?<=sealed:)[A-Za-z0-9_=-]+|gAAAAA[A-Za-z0-9_=-]{16,}")
 _KEY: Final = rf"""(?<![\w-])["']?(?:{"|".join(SECRET_KEYS)})["']?[ \t]*=[ \t]*"""
-_KEY_VALUE: Final = re.compile(rf"""{_KEY}(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"'][^\r]*|["'][^\r]*))""")
+_KEY_BEFORE: Final = re.compile(_KEY)
+_STRING: Final = re.compile(r""""((?:[^"\\]|\\.)*)"|'([^']*)'""")
 _THREE_QUOTES: Final = re.compile(rf"""{_KEY}(?:\"\"\"|''')""")
 _SHOWN_PLACE: Final = re.compile(r"env:\w{1,128}|file:[\w./-]{1,512}")
 
@@ -135,13 +136,27 @@ def _marker(word: str) -> re.Pattern[str]:
 def _find_spans(line: str, marker: re.Pattern[str] | None) -> list[tuple[int, int]]:
     """Return where a line has values to hide, in their order. A marked value is hidden already."""
     spans = []
-    for found in _KEY_VALUE.finditer(line):
-        group = next(number for number in (1, 2, 3) if found[number] is not None)
-        spans += _find_in_value(found[group], found.start(group), marker)
+    for value, start in _find_values(line):
+        spans += _find_in_value(value, start, marker)
     for pattern in (_HEX, _SEALED):
         spans += [found.span() for found in pattern.finditer(line)]
     spans = _merge(spans)
     return _merge(spans + _find_credentials(line, spans))
+
+
+def _find_values(line: str) -> Iterator[tuple[str, int]]:
+    """Return the values of keys for secrets, without quotes, with their places. Without a closing quote: the rest."""
+    end = 0
+    while key := _KEY_BEFORE.search(line, end):
+        if found := _STRING.match(line, key.end()):
+            group = 1 if found[1] is not None else 2
+            yield found[group], found.start(group)
+            end = found.end()
+            continue
+        rest = line[key.end() :].partition("\r")[0]
+        if rest and not rest[0].isspace():
+            yield rest, key.end()
+        return
 
 
 def _find_in_value(value: str, start: int, marker: re.Pattern[str] | None) -> list[tuple[int, int]]:

@@ -77,7 +77,7 @@ def status_of(gateway: Gateway, key: str) -> int:
     return httpx.post(url, headers=headers, json={}, timeout=BOUND_S).status_code
 
 
-def wait_for(gateway: Gateway, key: str, status: int) -> None:
+def wait_for_status(gateway: Gateway, key: str, status: int) -> None:
     """Wait until the gateway has read the file: this key is answered with ``status``."""
     deadline_s = monotonic() + BOUND_S
     while status_of(gateway, key) != status:
@@ -98,17 +98,17 @@ def test_a_new_key_is_shown_once_and_works(gateway: Gateway, console: httpx.Clie
     assert result.headers["cache-control"] == "no-store"
     assert key not in console.get(done.headers["location"]).text
     assert confirm(console, path, shown).headers["location"] == done.headers["location"]
-    wait_for(gateway, key, 400)
+    wait_for_status(gateway, key, 400)
 
 
 def test_a_key_is_rotated_and_revoked(gateway: Gateway, console: httpx.Client) -> None:
     [first] = KEYS.findall(change(console, "/changes/keys/create/bare", id="phone"))
-    wait_for(gateway, first, 400)
+    wait_for_status(gateway, first, 400)
     [second] = KEYS.findall(change(console, "/changes/keys/rotate/bare/phone", grace="24h"))
-    wait_for(gateway, second, 400)
+    wait_for_status(gateway, second, 400)
     assert status_of(gateway, first) == 400
     assert not KEYS.findall(change(console, "/changes/keys/revoke/bare/phone"))
-    wait_for(gateway, first, 401)
+    wait_for_status(gateway, first, 401)
     assert status_of(gateway, second) == 401
 
 

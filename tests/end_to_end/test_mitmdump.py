@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -206,8 +207,9 @@ def _listening_ports(pid: int) -> set[tuple[str, int]]:
     """Return the IPv4 and IPv6 addresses at which a process listens, from /proc."""
     inodes = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
-        if found := re.match(r"socket:\[(\d+)\]", str(link.readlink())):
-            inodes.add(found[1])
+        with suppress(FileNotFoundError):  # It may just have been closed.
+            if found := re.match(r"socket:\[(\d+)\]", str(link.readlink())):
+                inodes.add(found[1])
     listening = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:

@@ -32,6 +32,9 @@ MADE = {
     "addon.settings.value_types.check": None,
     # ``PATHS``.
     "addon.console.pages.matches": None,
+    "addon.edits.hidden_values._marker": Expression(
+        "_marker", re.compile(r"\(unchanged-* ([0-9]{1,6})\)"), True
+    ),
     "addon.text.errors._renamed": Expression(
         "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
     ),

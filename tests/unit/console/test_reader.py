@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from rig.bounds import BOUND_S
 
 from addon.console.reader import Reader
 
@@ -20,7 +21,7 @@ async def test_the_switch_interval_is_restored_after_pages_that_overlap_or_fail(
     def make_page(number: int) -> Callable[[sqlite3.Connection], float]:
         def wait(_: sqlite3.Connection) -> float:
             began[number].set()
-            ends[number].wait(10)
+            ends[number].wait(BOUND_S)
             if number == 0:
                 raise ZeroDivisionError
             return sys.getswitchinterval()
@@ -28,7 +29,7 @@ async def test_the_switch_interval_is_restored_after_pages_that_overlap_or_fail(
         return wait
 
     pages = [asyncio.create_task(reader.read(make_page(number))) for number, reader in enumerate(readers)]
-    assert await asyncio.to_thread(lambda: all(event.wait(10) for event in began))
+    assert await asyncio.to_thread(lambda: all(event.wait(BOUND_S) for event in began))
     assert sys.getswitchinterval() < usual_s
     ends[0].set()
     with pytest.raises(ZeroDivisionError):
@@ -54,7 +55,7 @@ async def test_a_slow_page_does_not_delay_the_next_one(tmp_path: Path) -> None:
 
     def wait(_: sqlite3.Connection) -> bool:
         began.set()
-        return end.wait(10)
+        return end.wait(BOUND_S)
 
     slow = asyncio.create_task(reader.read(wait))
     assert await asyncio.to_thread(began.wait, 10)
