@@ -28,6 +28,11 @@ PAGES: Final = 10
 """How many pages make one figure."""
 WORKSPACES: Final = 50
 _SCENARIO: Final = Scenario("whole", calls=2_000, connections=4)
+_READERS: Final = {
+    "while twenty open pages update themselves": 0.5,
+    "while the page is reloaded all the time": 0.0,
+}
+"""How long a reader waits before the next page. An open page updates itself every ten seconds."""
 _LIMIT_S: Final = 60
 _LOOPS: Final = 5
 
@@ -140,17 +145,18 @@ def _get(admin: str, path: str) -> bytes:
 def _calls_table(load: LoadGenerator, target: Target, admin: str, rounds: int) -> str:
     """Return the latencies of calls alone, and next to one page after the other, in alternating rounds."""
     load.run(target, _SCENARIO)
-    alone, beside, pages = list[Sequence[float]](), list[Sequence[float]](), list[float]()
+    alone = list[Sequence[float]]()
+    beside = {name: list[Sequence[float]]() for name in _READERS}
+    pages = {name: list[float]() for name in _READERS}
     for _ in range(rounds):
         alone.append(load.run(target, _SCENARIO).answers.latencies_ms)
-        with _reloading(admin) as reloaded:
-            began_s = time.perf_counter()
-            beside.append(load.run(target, _SCENARIO).answers.latencies_ms)
-            pages.append(len(reloaded) / (time.perf_counter() - began_s))
-    rows: list[tuple[Cell, ...]] = [
-        ("alone", *_percentiles(alone), 0.0),
-        ("while the page is reloaded all the time", *_percentiles(beside), statistics.median(pages)),
-    ]
+        for name, pause_s in _READERS.items():
+            with _reloading(admin, pause_s) as reloaded:
+                began_s = time.perf_counter()
+                beside[name].append(load.run(target, _SCENARIO).answers.latencies_ms)
+                pages[name].append(len(reloaded) / (time.perf_counter() - began_s))
+    rows: list[tuple[Cell, ...]] = [("alone", *_percentiles(alone), 0.0)]
+    rows += [(name, *_percentiles(beside[name]), statistics.median(pages[name])) for name in _READERS]
     return table(rows, ("calls", "p50 ms", "p99 ms", "most ms", "pages/s"), ("", ".2f", ".2f", ".1f", ".1f"))
 
 
@@ -165,13 +171,14 @@ def _percentiles(rounds: Sequence[Sequence[float]]) -> list[float]:
 
 
 @contextmanager
-def _reloading(admin: str) -> Iterator[list[int]]:
-    """Get the page again and again until the block ends. The list grows with each."""
+def _reloading(admin: str, pause_s: float) -> Iterator[list[int]]:
+    """Get the page again and again, with pauses, until the block ends. The list grows with each."""
     sizes, has_ended = list[int](), threading.Event()
 
     def reload() -> None:
         while not has_ended.is_set():
             sizes.append(len(_get(admin, "/")))
+            has_ended.wait(pause_s)
 
     thread = threading.Thread(target=reload)
     thread.start()
