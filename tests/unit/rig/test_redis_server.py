@@ -2,13 +2,11 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import redis
-from rig.bounds import BOUND_S
-from rig.configuration import ROOT
+from rig.bare_path import bare_path, copy_script, run_script
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import NO_RETRY, RedisServer
 
@@ -108,33 +106,10 @@ def test_the_error_of_a_server_that_does_not_start_has_its_output(start_redis: S
         start_redis(maxmemory="much")
 
 
-def install(script: Path, path: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": path, "HOME": "/nonexistent"}
-    return subprocess.run(
-        [str(script)], env=environment, capture_output=True, text=True, timeout=BOUND_S, check=False
-    )
-
-
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     """Return a project that has only the script."""
-    folder = tmp_path / "a folder with spaces" / "tests"
-    folder.mkdir(parents=True)
-    return Path(shutil.copy2(ROOT / "tests" / "install_redis.sh", folder))
-
-
-def bare_path(folder: Path, **programs: str) -> str:
-    """Return a PATH with a few plain tools and these programs (shell scripts), without apt and Redis."""
-    folder.mkdir()
-    for tool in ("sh", "dirname", "sed"):
-        found = shutil.which(tool)
-        assert found
-        (folder / tool).symlink_to(found)
-    for name, text in programs.items():
-        program = folder / name.replace("_", "-")
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
-    return str(folder)
+    return copy_script(tmp_path, "install_redis.sh")
 
 
 @pytest.mark.parametrize(
@@ -143,14 +118,14 @@ def bare_path(folder: Path, **programs: str) -> str:
 )
 def test_a_server_on_path_is_used_and_nothing_is_fetched(script: Path, tmp_path: Path, name: str, says: str):
     path = bare_path(tmp_path / "bin", **{name: f"echo '{says}'"})
-    done = install(script, path)
+    done = run_script(script, path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}/{name}\n", "")
     assert not (script.parents[1] / ".redis").exists()
 
 
 @pytest.mark.parametrize("says", ["echo 'Redis server v=6.0.16 sha=0'", "exit 127"])
 def test_a_server_that_is_too_old_or_broken_does_not_count(script: Path, tmp_path: Path, says: str):
-    done = install(script, bare_path(tmp_path / "bin", redis_server=says))
+    done = run_script(script, bare_path(tmp_path / "bin", redis_server=says))
     assert (done.returncode, done.stdout) == (1, "")
     assert "the tests need a Redis server, version 7 or newer" in done.stderr
 
@@ -165,7 +140,7 @@ def test_when_apt_fails_its_message_is_shown_and_nothing_is_left(script: Path, t
             for tool in ("mkdir", "mktemp", "tail", "rm", "id", "flock")
         },
     )
-    done = install(script, path)
+    done = run_script(script, path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "E: the network is unreachable" in done.stderr
     assert [left.name for left in (script.parents[1] / ".redis").iterdir()] == ["lock"]
