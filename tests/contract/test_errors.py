@@ -10,8 +10,9 @@ import pytest
 from conftest import HELLO, Chat, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY, key_hash
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
-from rig.raw_clients import Answer, RawClient, request_bytes
+from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import (
     CLOSE,
     RESET,
@@ -35,23 +36,6 @@ TYPES = {
     "rate_limit_error",
     "api_error",
 }
-
-
-def assert_error(answer: httpx.Response | Answer, status: int, code: str, kind: str) -> dict[str, Any]:
-    """Check that the answer is the contract's error object with these values. Return its ``error``."""
-    headers = dict(answer.headers)
-    assert headers["content-type"].split(";")[0] == "application/json"
-    assert headers["x-request-id"]
-    body = answer.json()
-    assert set(body) == {"error"}
-    error: dict[str, Any] = body["error"]
-    assert (answer.status_code, error["code"], error["type"]) == (status, code, kind)
-    assert set(error) == {"message", "type", "param", "code"}
-    assert isinstance(error["message"], str)
-    assert error["message"].strip()
-    assert error["param"] is None or isinstance(error["param"], str)
-    assert PROVIDER_KEY not in str(body)
-    return error
 
 
 # --- authentication ------------------------------------------------------------------------------------------

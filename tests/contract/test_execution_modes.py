@@ -13,11 +13,10 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY, model, new_key, provider, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.scripts import CLOSE, Received, Script, chunk, chunked, event, whole
 from rig.upstream import Upstream
-
-from contract.test_errors import assert_error
 
 PATH = "/v1/chat/completions"
 CUSTOMER_KEY = "fake-customer-key-" + "1" * 24

@@ -11,12 +11,11 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.money import credit, holds, select, spent
 from rig.scripts import RESET, UNTIL_CLIENT_LEAVES, Gate, chunk, chunked, completion, event, stream_of, whole
 from rig.upstream import Upstream
-
-from contract.test_errors import assert_error
 
 PATH = "/v1/chat/completions"
 MODELS = {

@@ -10,10 +10,9 @@ import pytest
 from conftest import MODELS, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.upstream import Upstream
-
-from contract.test_errors import assert_error
 
 KEYS = {
     "modelSlug": str,

@@ -3,9 +3,9 @@
 import httpx
 import pytest
 from conftest import StartGateway
-from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
 from rig.configuration import new_key, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.raw_clients import RawClient
 from rig.scripts import Gate, Received, Script, ordinary

@@ -12,11 +12,11 @@ from typing import Any
 import openai
 import pytest
 from conftest import StartGateway
-from contract.test_errors import assert_error
 from openai import OpenAI
 from openai.types.chat import ChatCompletionChunk
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model, new_key, provider, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.scripts import Gate, Received, Script, Step, chunked, whole
 from rig.three_apis import (

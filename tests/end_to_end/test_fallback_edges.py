@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
-from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.money import holds
 from rig.scripts import Received, Script, ordinary, whole

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import trustme
 from conftest import StartGateway
-from contract.test_errors import assert_error
 from contract.test_streaming import events_of
+from rig.error_answers import assert_error
 from rig.evidence import Asked, Evidence
 from rig.faults import (
     CLIENT_FAULTS,

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
-from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
+from rig.error_answers import assert_error
 from rig.upstream import Upstream
 
 ONCE = ["store unavailable", "store recovered"]

@@ -9,10 +9,10 @@ import httpx
 import pytest
 import tomlkit
 from conftest import HELLO, StartGateway
-from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import key_hash, model, new_key, provider, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.scripts import completion, whole
 from rig.upstream import Upstream

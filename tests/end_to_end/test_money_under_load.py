@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from conftest import StartGateway
-from contract.test_errors import assert_error
 from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.load import Outcome, as_dear_as_allowed, run_calls, sized_calls
 from rig.money import USD, select

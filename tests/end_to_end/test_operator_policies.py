@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
-from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model, new_key, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.scripts import Received, Script, ordinary, whole
 from rig.settings_files import edit, replace

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
-from contract.test_errors import assert_error
 from openai import OpenAI
 from rig.bounds import BOUND_S
 from rig.configuration import FAMILIES, ROOT, model, new_key, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.money import USD, credit, spent
 from rig.scripts import Gate, Received, Script, completion, whole

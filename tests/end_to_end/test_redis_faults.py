@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 from conftest import StartGateway
-from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.load import PATH, Outcome, as_dear_as_allowed, run_calls, sized_calls
 from rig.money import select

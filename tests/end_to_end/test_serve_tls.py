@@ -10,8 +10,8 @@ import httpx
 import pytest
 import trustme
 from conftest import HELLO, StartGateway
-from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
+from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.processes import with_wire
 from rig.raw_clients import RawClient
