@@ -1,13 +1,9 @@
 """Contract, "Chat request body" and "Message object": the fields that a client may send and the upstream receives."""
 
-import json
 from typing import Any
 
-import httpx
 import pytest
 from conftest import Chat
-from rig.configuration import PROVIDER_KEY
-from rig.gateway import Gateway
 from rig.scripts import whole
 from rig.upstream import Upstream
 
@@ -168,94 +164,6 @@ def test_messages_reach_the_upstream_as_they_were_sent(chat: Chat, upstream: Ups
     assert upstream.last.json()["messages"] == CONVERSATIONS[name]
 
 
-# --- refused -------------------------------------------------------------------------------------------------
-
-NOT_INTEGERS_ABOVE_ZERO = [0, -1, 1.5, "5", True, []]
-WRONG: list[tuple[str, Any]] = [
-    ("messages", "hello"),
-    ("messages", {"role": "user", "content": "hello"}),
-    ("messages", ["hello"]),
-    ("messages", [{"content": "no role"}]),
-    ("messages", [{"role": 5, "content": "x"}]),
-    ("messages", [{"role": "user", "content": 5}]),
-    ("messages", [{"role": "user", "content": {"type": "text", "text": "x"}}]),
-    ("messages", [{"role": "user", "content": ["x"]}]),
-    ("messages", [{"role": "user", "content": "x", "name": 5}]),
-    ("messages", [{"role": "assistant", "content": "x", "tool_calls": {}}]),
-    ("messages", [{"role": "tool", "content": "x", "tool_call_id": 5}]),
-    ("model", ""),
-    ("model", 5),
-    ("temperature", "hot"),
-    ("temperature", [1]),
-    ("temperature", True),
-    *(("top_p", value) for value in (0, -0.1, 1.01, "0.5")),
-    *(("max_tokens", value) for value in NOT_INTEGERS_ABOVE_ZERO),
-    *(("max_completion_tokens", value) for value in NOT_INTEGERS_ABOVE_ZERO),
-    *(("n", value) for value in NOT_INTEGERS_ABOVE_ZERO),
-    ("presence_penalty", "x"),
-    ("frequency_penalty", {}),
-    ("seed", 1.5),
-    ("seed", "42"),
-    ("stop", 5),
-    ("stop", [5]),
-    ("stop", {}),
-    ("logprobs", "yes"),
-    ("logprobs", 1),
-    ("top_logprobs", "5"),
-    ("top_logprobs", 1.5),
-    ("tools", {}),
-    ("tools", ["weather"]),
-    ("tool_choice", 5),
-    ("tool_choice", "sometimes"),
-    ("tool_choice", {"type": "function"}),
-    ("parallel_tool_calls", "yes"),
-    ("response_format", "json"),
-    ("stream", "yes"),
-    ("stream", 1),
-    ("logit_bias", [1]),
-    ("user", 5),
-]
-
-
-@pytest.mark.parametrize(("field", "value"), WRONG)
-def test_the_error_of_a_wrong_type_or_range_names_the_field(
-    chat: Chat, upstream: Upstream, field: str, value: Any
-) -> None:
-    answer = chat(**{field: value})
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"], error["type"]) == (
-        400,
-        "validation_failed",
-        "invalid_request_error",
-    )
-    assert field in error["message"]
-    assert str(error["param"]).startswith(field)
-    assert upstream.requests == []
-
-
-def test_all_failing_fields_are_listed_in_one_message(chat: Chat) -> None:
-    answer = chat(temperature="hot", n=0, stop=5, user=7)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"], error["param"]) == (400, "validation_failed", None)
-    assert all(field in error["message"] for field in ("temperature", "n", "stop", "user"))
-
-
-@pytest.mark.parametrize("body", [{}, {"messages": []}, {"messages": None}, {"model": "tester-large"}])
-def test_missing_or_empty_messages_are_a_bad_request(client: httpx.Client, body: dict[str, Any]) -> None:
-    answer = client.post("/v1/chat/completions", json=body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"], error["param"]) == (400, "bad_request", "messages")
-    assert error["type"] == "invalid_request_error"
-
-
-def test_a_refusal_never_repeats_what_the_client_wrote(chat: Chat) -> None:
-    answer = chat(
-        temperature="a-private-word", messages=[{"role": "user", "content": {"x": "a-private-word"}}]
-    )
-    assert answer.status_code == 400
-    assert "a-private-word" not in answer.text
-
-
 # --- ranges --------------------------------------------------------------------------------------------------
 
 CLAMPED: list[tuple[str, float, float]] = [
@@ -347,66 +255,3 @@ def test_a_whole_answer_asks_for_no_stream_options(
 ) -> None:
     assert chat(**body).json()["object"] == "chat.completion"
     assert "stream_options" not in upstream.last.json()
-
-
-# --- headers -------------------------------------------------------------------------------------------------
-
-GOES_UPSTREAM = {
-    "host",
-    "authorization",
-    "content-type",
-    "content-length",
-    "accept",
-    "accept-encoding",
-    "user-agent",
-    "connection",
-}
-CLIENT_HEADERS = {
-    "Cookie": "session=private",
-    "X-Custom": "private",
-    "X-Api-Key": "private",
-    "X-Forwarded-For": "203.0.113.9",
-    "Forwarded": "for=203.0.113.9",
-    "Via": "1.1 private",
-    "Referer": "https://private.test/",
-    "Origin": "https://private.test",
-    "User-Agent": "private/1",
-    "OpenAI-Organization": "private",
-    "X-Stainless-Lang": "private",
-    "X-Request-Id": "private",
-    "Proxy-Authorization": "Basic private",
-    "TE": "trailers",
-    "Accept-Encoding": "gzip, br",
-    "Accept-Language": "private",
-    "Idempotency-Key": "private",
-}
-
-
-def test_only_the_allowed_headers_go_upstream(client: httpx.Client, upstream: Upstream) -> None:
-    body = {"messages": [{"role": "user", "content": "hello"}]}
-    answer = client.post("/v1/chat/completions", json=body, headers=CLIENT_HEADERS)
-    assert answer.status_code == 200
-    received = upstream.last
-    assert received.header_names <= GOES_UPSTREAM
-    assert "private" not in json.dumps(received.headers)
-    assert received.header("accept-encoding") in (None, "identity")
-
-
-def test_the_providers_key_goes_upstream_and_the_clients_does_not(
-    chat: Chat, gateway: Gateway, upstream: Upstream
-) -> None:
-    assert chat().status_code == 200
-    received = upstream.last
-    assert received.header("authorization") == f"Bearer {PROVIDER_KEY}"
-    assert received.header("host") == f"127.0.0.1:{upstream.port}"
-    assert (received.method, received.target) == ("POST", "/v1/chat/completions")
-    assert received.header("content-type") == "application/json"
-    assert gateway.key not in f"{received.headers}{received.body!r}"
-
-
-def test_a_query_of_the_client_does_not_reach_the_upstream(client: httpx.Client, upstream: Upstream) -> None:
-    client.post(
-        "/v1/chat/completions?api-version=1&key=private",
-        json={"messages": [{"role": "user", "content": "x"}]},
-    )
-    assert all(request.target == "/v1/chat/completions" for request in upstream.requests)
