@@ -83,6 +83,10 @@ class TimeRange:
         """``end`` as the ledger writes it."""
         return format_utc(self.end)
 
+    def values(self) -> dict[str, str]:
+        """Return the time as the data of a page names it."""
+        return {"range": self.name, "from": self.since, "to": self.until}
+
     @property
     def filter_until(self) -> str | None:
         """The end for a ``Filter``, None for a time that ends now.

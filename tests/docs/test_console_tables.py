@@ -1,4 +1,4 @@
-"""docs/console.md names the tables that each view returns."""
+"""docs/console.md names the values and the tables that each view returns."""
 
 import re
 from pathlib import Path
@@ -38,13 +38,15 @@ def conf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return conf_file
 
 
-def test_the_tables_of_each_view_are_documented(conf_file: Path) -> None:
+def test_the_values_and_tables_of_each_view_are_documented(conf_file: Path) -> None:
     page = (ROOT / "docs" / "console.md").read_text(encoding="utf-8").partition("## The data")[2]
-    rows = re.findall(r"^\| `/api/v1(/\S*)` \| .* \| (.*) \|$", page, re.MULTILINE)
-    documented = {path: re.findall(r"`(\w+)`", words) for path, words in rows}
+    rows = re.findall(r"^\| `/api/v1(/\S*)` \| [^|]* \| ([^|]*) \| ([^|]*) \|$", page, re.MULTILINE)
+    documented = {path: [re.findall(r"`(\w+)`", words) for words in columns] for path, *columns in rows}
+    views = {one: load_page(conf_file, URLS.get(one.name, one.path)) for one in PAGES}
     assert documented == {
-        re.sub(r"\(\[.*?\)", "ID", one.path).replace("(?:overview)?", "overview"): list(
-            load_page(conf_file, URLS.get(one.name, one.path)).tables
-        )
-        for one in PAGES
+        re.sub(r"\(\[.*?\)", "ID", one.path).replace("(?:overview)?", "overview"): [
+            list(view.values),
+            list(view.tables),
+        ]
+        for one, view in views.items()
     }

@@ -41,7 +41,7 @@ def test_a_workspace_has_the_limits_and_the_wallet_of_the_commands(gateway: Gate
     assert data["wallet"] == {name: balance[name] for name in data["wallet"]}
     entries = run_json(gateway, "wallet", "history", "acme")
     assert data["wallet_entries"] == entries
-    month = run_json(gateway, "usage", "--workspace", "acme", "--by", "key", "--since", data["since"])
+    month = run_json(gateway, "usage", "--workspace", "acme", "--by", "key", "--since", data["from"])
     for row in month["totals"]["key"]:
         [key] = [one for one in data["keys"] if one["key_id"] == row["key_id"]]
         assert (key["calls"], key["retail_nanousd"]) == (row["calls"], row["retail_nanousd"])

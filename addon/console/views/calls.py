@@ -47,8 +47,7 @@ def load_calls(reading: Reading) -> View:
         else sum(row["count"] for row in find_refusals(reading.ledger, wanted, None).records())
     )
     values = {
-        "from": time.since,
-        "to": time.until,
+        **time.values(),
         "matching_calls": None if counts is None else _count_all(counts),
         "refused_calls": refused,
         **_positions(reading, page),

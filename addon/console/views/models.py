@@ -63,7 +63,7 @@ def load_models(reading: Reading) -> View:
         "providers": sorted({row["provider"] for row in rows}),
         "figures": _make_figures(wanted, totals),
     }
-    values = {"since": time.since, "until": time.until, "totals": totals}
+    values = {**time.values(), "totals": totals}
     return View({"models": table}, values, shown)
 
 

@@ -18,7 +18,6 @@ from addon.store.ledger.sum_sources import SUMS
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
 from policies.limits import Limit, wallet_counter
-from policies.utc_time import format_utc
 
 FILTERS: Final = frozenset({"workspace", "key", "model", "provider"})
 PARAMETERS: Final = TIMES | FILTERS | {"by"}
@@ -52,9 +51,7 @@ def load_overview(reading: Reading) -> View:
         **limits.tables,
     }
     values = {
-        "range": time.name,
-        "from": format_utc(time.begin),
-        "to": format_utc(time.end),
+        **time.values(),
         "by": by,
         "calls_in_flight": limits.values["calls_in_flight"],
         "missing": missing,
@@ -84,8 +81,7 @@ def make_filter(reading: Reading, time: TimeRange) -> Filter:
 
 def _row(name: str, time: TimeRange, whole: Groups) -> tuple[Any, ...]:
     figures = whole.get((), Figures())
-    span = (format_utc(time.begin), format_utc(time.end))
-    return (name, *span, *figures.sums, figures.error_rate, *figures.percentiles())
+    return (name, time.since, time.until, *figures.sums, figures.error_rate, *figures.percentiles())
 
 
 def _rank(names: tuple[str, ...], groups: Groups) -> Table:

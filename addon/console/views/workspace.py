@@ -69,7 +69,7 @@ def load_workspace(reading: Reading) -> View:
         "state": state,
         **make_settings_values(workspace, reading.settings),
         **_describe_problem(problems.get(workspace_id)),
-        **{"range": time.name, "since": time.since, "until": time.until},
+        **time.values(),
         "refused_calls": sum(row["count"] for row in use["refusals"].records()),
         **amounts,
         **{"next_keys_after": keys_after, "next_entries_before": entries_before},

@@ -80,9 +80,7 @@ def load_workspaces(reading: Reading) -> View:
     states = {one: find_state(one, reading.settings, problems) for one in page}
     rows, fault = _make_rows(reading, states, used)
     values = {
-        "range": time.name,
-        "since": time.since,
-        "until": time.until,
+        **time.values(),
         "workspaces_found": len(found),
         "next_after": _format_after(page[-1], used, sort) if len(rest) > len(page) else None,
         "counters_fault": fault,
