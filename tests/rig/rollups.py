@@ -35,8 +35,11 @@ BEFORE_ROLLUPS = STEPS[: STEPS.index(m0007_rollups)]
 
 
 @contextmanager
-def open_ledger(earlier: Sequence[dict[str, Any]] = ()) -> Iterator[sqlite3.Connection]:
-    """Open a new ledger in memory. It had the rows ``earlier`` before it had rollups."""
+def open_ledger(earlier: Sequence[dict[str, Any]] = (), steps: int = 0) -> Iterator[sqlite3.Connection]:
+    """Open a new ledger in memory. It had the rows ``earlier`` before it had rollups.
+
+    The rollups were built for so many short steps.
+    """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         old = Migrations("tollgate")
         for step in BEFORE_ROLLUPS:
@@ -45,6 +48,8 @@ def open_ledger(earlier: Sequence[dict[str, Any]] = ()) -> Iterator[sqlite3.Conn
         for row in earlier:
             _write_earlier(connection, row)
         migrate(connection)
+        for _ in range(steps):
+            build_step(connection, NOW, 3)
         yield connection
 
 

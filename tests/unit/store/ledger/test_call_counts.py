@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rig.ledger import make_row
-from rig.rollups import NOW, ROWS, open_ledger, write
+from rig.rollups import ROWS, open_ledger, write
 
 from addon.store.ledger import call_counts
 from addon.store.ledger.call_counts import COUNTED, count_calls
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.rollups import build_step
 
 FILTERS = st.builds(
     Filter,
@@ -26,9 +25,7 @@ FILTERS = st.builds(
 def test_each_value_has_the_number_of_its_calls(
     rows: list[dict[str, Any]], steps: int, wanted: Filter
 ) -> None:
-    with open_ledger(rows) as connection:
-        for _ in range(steps):
-            build_step(connection, NOW, 3)
+    with open_ledger(rows, steps) as connection:
         where, values = wanted.rows()
         columns = ", ".join([*list(COUNTED.values())[:4], "(status / 100) || 'xx'", "mode"])
         calls = connection.execute(f"SELECT {columns} FROM usage WHERE {where}", values).fetchall()

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.ledger import make_row
-from rig.rollups import NOW, ROWS, open_ledger, write
+from rig.rollups import ROWS, open_ledger, write
 
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.call_pages import Effort, Place, count_written, find_last_written, find_page
-from addon.store.ledger.rollups import build_step
 
 FILTERS = st.builds(
     Filter,
@@ -65,9 +64,7 @@ def test_a_walk_over_pages_shows_each_call_once_while_others_are_written(
     limit: int,
     effort: Effort,
 ) -> None:
-    with open_ledger(number(earlier, "old")) as connection:
-        for _ in range(steps):
-            build_step(connection, NOW, 3)
+    with open_ledger(number(earlier, "old"), steps) as connection:
         expected = select_ids(connection, wanted)
         coming, shown, before = number(later, "new"), list[str](), None
         for _ in range(200):
@@ -88,9 +85,7 @@ def test_a_walk_over_pages_shows_each_call_once_while_others_are_written(
 def test_the_way_back_shows_the_same_calls(
     rows: list[dict[str, Any]], steps: int, wanted: Filter, limit: int, effort: Effort
 ) -> None:
-    with open_ledger(number(rows, "old")) as connection:
-        for _ in range(steps):
-            build_step(connection, NOW, 3)
+    with open_ledger(number(rows, "old"), steps) as connection:
         shown, after = list[str](), Place("0001-01-01T00:00:00.000+00:00", 0)
         for _ in range(200):
             page = find_page(connection, wanted, limit, after=after, effort=effort)

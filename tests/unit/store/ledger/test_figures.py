@@ -13,7 +13,6 @@ from rig.rollups import NOW, ROWS, build_all, open_ledger, write
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.figures import STEPS_S, Figures, Step, fold, read_figures
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS
-from addon.store.ledger.rollups import build_step
 from addon.store.ledger.sum_sources import SUMS
 from policies.utc_time import format_utc
 
@@ -91,9 +90,7 @@ def test_figures_do_not_depend_on_how_much_is_built(
     step: Step | None,
     has_distributions: bool,
 ) -> None:
-    with open_ledger(earlier) as connection:
-        for _ in range(steps):
-            build_step(connection, NOW, 3)
+    with open_ledger(earlier, steps) as connection:
         for row in later:
             write(connection, row)
         for _ in range(2):

@@ -4,10 +4,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rig.rollups import NOW, ROWS, open_ledger
+from rig.rollups import ROWS, open_ledger
 
 from addon.store.ledger.last_use import find_last_hours
-from addon.store.ledger.rollups import build_step
 
 
 @given(st.lists(ROWS, max_size=12, unique_by=lambda row: row["id"]), st.integers(0, 4))
@@ -16,7 +15,5 @@ def test_the_last_hour_is_that_of_the_rows(rows: list[dict[str, Any]], steps: in
         key: max(row["created_at"] for row in rows if (row["workspace"], row["key_id"]) == ("acme", key))[:13]
         for key in {row["key_id"] for row in rows if row["workspace"] == "acme"}
     }
-    with open_ledger(rows) as ledger:
-        for _ in range(steps):
-            build_step(ledger, NOW, 3)
+    with open_ledger(rows, steps) as ledger:
         assert find_last_hours(ledger, "acme") == expected

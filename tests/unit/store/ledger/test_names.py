@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from rig.ledger import make_row
-from rig.rollups import NOW, ROWS, open_ledger, write
+from rig.rollups import ROWS, open_ledger, write
 
 from addon.store.ledger.names import (
     find_called_names,
@@ -15,7 +15,6 @@ from addon.store.ledger.names import (
     find_wallets,
     is_recorded_workspace,
 )
-from addon.store.ledger.rollups import build_step
 from addon.store.ledger.rows import write_entry
 from addon.store.protocol import WalletEntry
 
@@ -53,9 +52,7 @@ def test_a_refused_call_has_names(refused: list[str]) -> None:
 def test_all_names_of_a_column_are_found(
     earlier: list[dict[str, Any]], later: list[dict[str, Any]], steps: int
 ) -> None:
-    with open_ledger(earlier) as connection:
-        for _ in range(steps):
-            build_step(connection, NOW, 3)
+    with open_ledger(earlier, steps) as connection:
         for row in later:
             write(connection, row)
         for column in ("key_id", "model_slug", "provider", "mode"):

@@ -9,11 +9,10 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rig.ledger import make_row
-from rig.rollups import NOW, ROWS, build_all, open_ledger, write
+from rig.rollups import ROWS, build_all, open_ledger, write
 
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.report import find_recent, find_totals
-from addon.store.ledger.rollups import build_step
 from addon.store.ledger.totals import GROUPS, TIMES, columns_of
 
 MOMENTS = st.one_of(
@@ -127,9 +126,7 @@ def test_totals_and_recent_calls_do_not_depend_on_how_much_is_built(
     limit: int,
     bys: list[str],
 ) -> None:
-    with open_ledger(earlier) as connection:
-        for _ in range(steps):
-            build_step(connection, NOW, 3)
+    with open_ledger(earlier, steps) as connection:
         for row in later:
             write(connection, row)
         assert_same(connection, wanted, limit, bys)
@@ -150,9 +147,7 @@ def test_the_sums_of_a_pair_add_up_to_those_of_its_first_part(
     rows: list[dict[str, Any]], steps: int, wanted: Filter, pair: str
 ) -> None:
     first = pair.split(",")[0]
-    with open_ledger(rows) as connection:
-        for _ in range(steps):
-            build_step(connection, NOW, 3)
+    with open_ledger(rows, steps) as connection:
         added: dict[tuple[Any, ...], Counter[str]] = {}
         for record in find_totals(connection, pair, wanted, None).records():
             name = tuple(record[column] for column in GROUPS[first])
