@@ -16,7 +16,7 @@ WINDOW: Final = timedelta(days=7)
 SHORTEST: Final = timedelta(hours=1)
 """The shortest time whose use is a rate."""
 LONGEST: Final = timedelta(days=3_650)
-"""A budget that lasts longer than this has no end that is worth to name."""
+"""A budget that lasts longer than this has no end worth naming."""
 
 Outlook = Literal["used_up", "ends", "resets_first", "lasts", "unused", "too_early"]
 """How a budget goes on.

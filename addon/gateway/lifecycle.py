@@ -117,7 +117,7 @@ class Lifecycle:
         from addon.console.console import Console
         from addon.console.sources import Sources
 
-        assert self.watcher  # noqa: S101  (who has the admin port watches the files)
+        assert self.watcher  # noqa: S101  (only a process that watches the files has the admin port)
         watcher = self.watcher
         return Console(
             Sources(

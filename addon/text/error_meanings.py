@@ -32,7 +32,7 @@ _BY_CODE: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def explain_error(code: str) -> str:
-    """Return what an error code of a ledger row means. A code that only a policy or a later version has is said so."""
+    """Return what an error code of a ledger row means, also of a code that only a policy or another version has."""
     return _BY_CODE.get(
         code, "A code of one of the operator's own policies, or of another version of Tollgate."
     )

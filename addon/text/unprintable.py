@@ -1,10 +1,10 @@
-"""Texts of others for a terminal. Pure."""
+"""Texts of others, made harmless for terminals and pages. Pure."""
 
 
 def escape_unprintable(text: str) -> str:
     """Show each unprintable character but line ends as an escape such as ``\\x1b``.
 
-    Text of others must not control the terminal: no colour, no cursor, no change of the writing direction.
+    Text of others must not control where it is shown: no colour, no cursor, no change of the writing direction.
     """
     if text.replace("\n", "").isprintable():
         return text

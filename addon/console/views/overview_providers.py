@@ -24,9 +24,9 @@ COLUMNS: Final = (
 
 
 def load_providers(reading: Reading, wanted: Filter, by_provider: Groups) -> Table:
-    """Return each provider that has calls in this time, keys of the platform, or an open circuit: the unwell first.
+    """Return each provider with calls in this time, keys of the platform, or an open circuit.
 
-    Circuits and keys are those of now. Each worker counts its keys for itself.
+    Those that fail come first. Circuits and keys are those of now. Each worker counts its keys for itself.
     """
     open_for_all = _sum(reading.live.gauges, "tollgate_circuits_open", scope="all")
     open_for_some = _sum(reading.live.gauges, "tollgate_circuits_open", scope="workspace")

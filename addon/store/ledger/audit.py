@@ -108,9 +108,8 @@ class AuditLog:
         # next to a ledger that was moved away.
         os.stat(self._path)
         connection = sqlite3.connect(self._path, timeout=_TIMEOUT_S, isolation_level=None)
-        connection.execute(
-            "PRAGMA synchronous = FULL"
-        )  # A line survives a loss of power, as its change does.
+        # A line survives a loss of power, as its change does.
+        connection.execute("PRAGMA synchronous = FULL")
         return connection
 
 
