@@ -6,7 +6,6 @@ A secret is sealed before it reaches a plan, so no plan, difference or file has 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from addon.edits.toml_lines import Changes, Value, add_named_table, describe_changes, set_table_values
 from addon.edits.toml_tables import remove_named_table
@@ -41,12 +40,6 @@ def seal_secret(text: str, env: Mapping[str, str] = os.environ) -> str:
     if secret.startswith(("env:", "file:")):
         raise ValueError("is the place of a secret, not a secret; write it in the text of the file")
     return SCHEME + load_master_keys(env, Sources()).seal(secret)
-
-
-def read_own_key(folder: Path, workspace: str, provider: str) -> Mapping[str, Any] | None:
-    """Return the table of a provider as TOML has it, None when there is none. Raises as ``read_file``."""
-    found: Mapping[str, Any] | None = read_file(folder, workspace).raw.get(TABLE, {}).get(provider)
-    return found
 
 
 def plan_own_key(folder: Path, workspace: str, provider: str, changes: Changes) -> Plan:

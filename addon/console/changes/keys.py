@@ -71,7 +71,7 @@ def _plan_revoke(asked: Asked) -> Change:
     return RevocationChange(revocation.plan, key_id, (), [IN_USE], turn_off=revocation.apply)
 
 
-def _always_exists(asked: Asked) -> Mapping[str, str]:
+def _require_readable_file(asked: Asked) -> Mapping[str, str]:
     read_file(asked.place.folder, asked.names["workspace"])
     return {}
 
@@ -95,7 +95,7 @@ CREATE: Final = Form(
         ),
         *make_fields(KEY_SETTINGS, is_new=True),
     ),
-    current=_always_exists,
+    current=_require_readable_file,
     makes_key=True,
 )
 SET: Final = Form(

@@ -6,7 +6,7 @@ from typing import Final
 from addon.console.changes.field import DIGEST, Field, FieldErrors, show_value
 from addon.console.changes.file_change import IN_USE, FileChange
 from addon.console.changes.form import Asked, Change, Form
-from addon.console.changes.workspaces import read_for_form
+from addon.console.changes.workspaces import read_digest, read_for_form
 from addon.edits.own_keys import (
     TABLE,
     find_no_master_key,
@@ -29,10 +29,6 @@ def _find_obstacle() -> str | None:
 
 def _find_providers(settings: Settings) -> Sequence[str]:
     return sorted(name for name, provider in settings.providers.items() if can_take_keys(provider))
-
-
-def _read_file(asked: Asked) -> Mapping[str, str]:
-    return {DIGEST.name: hash_content(read_for_form(asked).content)}
 
 
 def _read_own_key(asked: Asked) -> Mapping[str, str]:
@@ -100,7 +96,7 @@ ADD: Final = Form(
         _make_secret_field("The customer's key of the provider, or a sealed one.", is_required=True),
         _ROUTING,
     ),
-    current=_read_file,
+    current=read_digest,
     intro=SEALED,
     suggest=lambda settings: {"provider": _find_providers(settings)},
     find_obstacle=_find_obstacle,

@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 from addon.console.changes.field import DIGEST, Field, FieldErrors, show_value
 from addon.console.changes.file_change import IN_USE, FileChange
 from addon.console.changes.form import Asked, Change, Form
-from addon.console.changes.workspaces import read_for_form, suggest_models
+from addon.console.changes.workspaces import read_digest, read_for_form, suggest_models
 from addon.edits.routing import (
     HEURISTICS,
     RULES,
@@ -46,10 +46,6 @@ def _find_place(asked: Asked, kind: EntryKind) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
         raise EditError(f"a {kind.noun} is named by its number in the list")
     return int(text)
-
-
-def _read_file(asked: Asked) -> Mapping[str, str]:
-    return {DIGEST.name: hash_content(read_for_form(asked).content)}
 
 
 def _read_entry(asked: Asked, kind: EntryKind) -> Mapping[str, str]:
@@ -120,7 +116,7 @@ def _make_forms(kind: EntryKind, fields: Sequence[Field]) -> tuple[Form, ...]:
             f"Add a {noun}",
             _plan_add,
             fields=(DIGEST, *fields, _place_field(is_required=False)),
-            current=_read_file,
+            current=read_digest,
             intro=f"The first {noun} that matches wins. Rules are tried before heuristics.",
         ),
         make("set", f"Change the {noun}", _plan_set, fields=(DIGEST, *fields), **current),

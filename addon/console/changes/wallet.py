@@ -1,13 +1,14 @@
 """The forms of wallets: credits and debits."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from addon.console.changes.field import Field, FieldErrors
 from addon.console.changes.form import Asked, Change, Done, Form, Place
+from addon.console.changes.workspaces import require_workspace
 from addon.edits.diff import DiffLine
 from addon.edits.workspace_files import EditError, find_file
 from addon.settings.conf_schema import ProxyConf
@@ -73,7 +74,7 @@ class WalletChange:
         return [BELOW_ZERO] if self.balance_nanousd + self.entry.amount_nanousd < 0 else []
 
     def evidence(self) -> Evidence:
-        # The time is part of it: the same entry of somebody else is not this change.
+        # The time is part of it: the same entry of someone else is not this change.
         return {
             "entry": self.entry.id,
             "at": format_utc(self.entry.created_at),
@@ -135,11 +136,6 @@ def _plan(asked: Asked, amount_nanousd: int) -> Change:
     return WalletChange(entry, balance, conf.state.backend == "redis")
 
 
-def _require_workspace(asked: Asked) -> Mapping[str, str]:
-    find_file(asked.place.folder, asked.names["workspace"])
-    return {}
-
-
 CREDIT: Final = Form(
     action="wallet credit",
     title="Credit a wallet",
@@ -153,7 +149,7 @@ CREDIT: Final = Form(
             "The reason, such as the number of an invoice. One reference is credited only once.",
         ),
     ),
-    current=_require_workspace,
+    current=require_workspace,
 )
 DEBIT: Final = Form(
     action="wallet debit",
@@ -169,6 +165,6 @@ DEBIT: Final = Form(
             is_required=True,
         ),
     ),
-    current=_require_workspace,
+    current=require_workspace,
     intro="A debit takes money out of the wallet: it corrects a credit, or is a refund.",
 )

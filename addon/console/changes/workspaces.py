@@ -41,6 +41,11 @@ def read_for_form(asked: Asked) -> WorkspaceFile:
         raise EditError(f"the file does not load; mend it as text first: {error}") from None
 
 
+def read_digest(asked: Asked) -> Mapping[str, str]:
+    """Return the digest of the file, as the text of its hidden field. Raises ``EditError``."""
+    return {DIGEST.name: hash_content(read_for_form(asked).content)}
+
+
 def _suggest(settings: Settings) -> Mapping[str, Sequence[str]]:
     models = suggest_models(settings)
     return {"default_model": models, "fallback_model": models}

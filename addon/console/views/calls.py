@@ -56,6 +56,8 @@ def load_calls(reading: Reading) -> View:
     shown = {
         "time": time,
         "groups": _group(counts, wanted),
+        "shown_counts": SHOWN_COUNTS,
+        "max_names": MAX_NAMES,
         "names": _find_names(reading.settings, counts, wanted),
         "in_flight": _count_in_flight(reading),
         "new_url": None if query.text("to") else _new_url(reading, values["written_until"]),

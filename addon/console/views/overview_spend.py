@@ -40,7 +40,6 @@ class Spend:
 
     table: Table
     names: Sequence[str]
-    by: Split
     step: Step
     chart: StackedBars
 
@@ -86,7 +85,7 @@ def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: Split, by_
     ]
     title = f"Spend by {by}, {time.begin:%Y-%m-%d %H:%M} to {time.end:%Y-%m-%d %H:%M} UTC"
     chart = draw_stacked_bars("spend", title, begins, time.end, series, display.money)
-    return Spend(table, names, by, step, chart)
+    return Spend(table, names, step, chart)
 
 
 def _make_url(given: Mapping[str, str], by: Split, name: Sequence[str]) -> str:

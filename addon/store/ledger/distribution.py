@@ -5,7 +5,7 @@ Source: docs/ledger.md, "The table rollups".
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS
 
@@ -49,11 +49,3 @@ def _interpolate(bucket: int, place: int, count: int) -> int:
     if bucket == len(BUCKET_BOUNDS_MS):
         return lower
     return lower + -(-(BUCKET_BOUNDS_MS[bucket] - lower) * place // count)
-
-
-def merge(distributions: Iterable[Mapping[int, int]]) -> Counter[int]:
-    """Return the counts of all together."""
-    merged = Counter[int]()
-    for one in distributions:
-        merged.update(one)
-    return merged

@@ -11,7 +11,6 @@ from addon.edits.own_keys import (
     find_no_master_key,
     plan_own_key,
     plan_own_key_removal,
-    read_own_key,
     seal_secret,
 )
 from addon.edits.routing import (
@@ -109,7 +108,7 @@ def test_a_plan_changes_only_its_lines(
         (lambda folder: plan_entry_move(folder, "acme", RULES, 1, 3), "must be from 1 to 2"),
         (lambda folder: plan_own_key(folder, "acme", "GROQ", {"routing": True}), "a secret is needed"),
         (lambda folder: plan_own_key_removal(folder, "acme", "OPENA"), 'did you mean "OPENAI"?'),
-        (lambda folder: read_own_key(folder, "acm", "OPENAI"), 'unknown workspace "acm"'),
+        (lambda folder: plan_own_key_removal(folder, "acm", "OPENAI"), 'unknown workspace "acm"'),
     ],
 )
 def test_a_wrong_place_is_refused(workspaces: Path, make: Callable[[Path], object], reason: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.store.ledger.distribution import add_buckets, find_percentile, merge
+from addon.store.ledger.distribution import add_buckets, find_percentile
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS
 
 BEYOND = BUCKET_BOUNDS_MS[-1]
@@ -59,4 +59,3 @@ def test_lists_of_the_database_are_added() -> None:
     for listed in (None, "", '{"12":3,"15":1},{}', "12,4,4"):
         add_buckets(counts, listed)
     assert counts == {12: 4, 15: 1, 4: 2}
-    assert merge([counts, {4: 1}]) == {12: 4, 15: 1, 4: 3}
