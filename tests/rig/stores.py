@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from addon.store.ledger.report import ledger_counters
@@ -30,6 +31,11 @@ USD = 10**9  # In nano-USD.
 WORKSPACE, KEY = "acme", "ci"
 MAX_COST = MaxCost(prompt_nanousd=1_000, token_picousd=624_000, cap_tokens=100, is_protected=True)
 """A prompt of 1,000 nano-USD and 624 a token: at most 63,400."""
+
+LOOSE = replace(MAX_COST, is_protected=False)
+EVER = Counter("key:acme/ci", "ever")
+DAY = Counter("key:acme/ci", "2026-11-21")
+MONTH = Counter("workspace:acme", "2026-11")
 
 
 def call_row(call_id: str, created_at: datetime = NOW, **changes: Any) -> dict[str, Any]:
@@ -227,3 +233,7 @@ async def die(store: Store) -> None:
         await store._client.close()
         store._row_checker.close()
     store._file.close()
+
+
+def cap(kind: LimitKind, most: int, counter: Counter = EVER) -> Limit:
+    return Limit(kind, counter, most)
