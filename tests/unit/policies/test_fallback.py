@@ -9,16 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
-
-from policies.fallback import find_refusal_after_failure, find_unserved_reason, is_failure
-from policies.limits import Counter, Limit
-from policies.model import Byok, Workspace
-from policies.refusal import Refusal
-from policies.request_facts import RequestFacts
-from policies.route import Target
-from policies.routing import choose_route
-from policies.spend import Denial, DenialReason, make_denial_refusal
-from unit.policies.test_routing import (
+from rig.routed_calls import (
     GROQ_ON,
     LOST,
     MODELS,
@@ -29,6 +20,15 @@ from unit.policies.test_routing import (
     When,
     situations,
 )
+
+from policies.fallback import find_refusal_after_failure, find_unserved_reason, is_failure
+from policies.limits import Counter, Limit
+from policies.model import Byok, Workspace
+from policies.refusal import Refusal
+from policies.request_facts import RequestFacts
+from policies.route import Target
+from policies.routing import choose_route
+from policies.spend import Denial, DenialReason, make_denial_refusal
 
 GROQ_LOST = {"GROQ": Byok(None, routing=True)}
 

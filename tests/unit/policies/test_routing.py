@@ -1,139 +1,38 @@
-"""The model and the key that serve a call: one line of a table for each situation, and general properties."""
+"""The model and the key that serve a call: one line of a table for each situation."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pydantic import SecretStr
-
-from policies.allowed_models import AllowedModels
-from policies.family import Family
-from policies.key_models import find_idle_patterns, restrict_route
-from policies.model import (
-    Byok,
-    Heuristic,
-    HeuristicWhen,
-    Key,
-    KeywordRule,
-    Model,
-    Prices,
-    Provider,
-    Workspace,
+from rig.routed_calls import (
+    BARE_ON,
+    CUSTOM,
+    GROQ_ON,
+    JSON,
+    LOST,
+    LOST_AND_OFF,
+    MODELS,
+    OFF,
+    ON,
+    PROVIDERS,
+    SQL,
+    TOOLS,
+    When,
+    routed,
+    said,
+    shape,
+    text,
 )
-from policies.refusal import Refusal
+
+from policies.family import Family
+from policies.model import Byok, Prices
 from policies.request_facts import RequestFacts
-from policies.route import Route
-from policies.route_table import RouteTable
 from policies.routing import choose_route
 
-PRICES = Prices(1, 1, 1)
-PLATFORM = SecretStr("platform")
-CUSTOM = Family("custom-of-openai")
-PROVIDERS = {
-    "OPENAI": Provider("OPENAI", "https://openai.test", "openai", (PLATFORM,), custom_family=CUSTOM),
-    "GROQ": Provider("GROQ", "https://groq.test", "openai", (PLATFORM,)),
-    "BARE": Provider("BARE", "https://bare.test", "openai", ()),
-    "OWN": Provider("OWN", "http://own.test", "openai", (), auth="none"),
-    "SANDBOX": Provider("SANDBOX", "", "openai", (), builtin=True),
-}
-
-
-def model(slug: str, provider: str, *, byok_only: bool = False, active: bool = True) -> Model:
-    family = Family("plain")
-    return Model(slug, PROVIDERS[provider], f"up-{slug}", family, PRICES, PRICES, 100, byok_only, active)
-
-
-MODELS = {
-    made.slug: made
-    for made in (
-        model("gpt", "OPENAI"),
-        model("gpt-big", "OPENAI"),
-        model("gpt-own", "OPENAI", byok_only=True),
-        model("gpt-old", "OPENAI", active=False),
-        model("gpt-own-old", "OPENAI", byok_only=True, active=False),
-        model("llama", "GROQ"),
-        model("openai/oss", "GROQ"),
-        model("acme/oss", "GROQ"),
-        model("kimi", "GROQ"),
-        model("bare", "BARE"),
-        model("mine", "OWN"),
-    )
-}
-
-ON = {"OPENAI": Byok(SecretStr("customer"), routing=True)}
-OFF = {"OPENAI": Byok(SecretStr("customer"), routing=False)}
-LOST = {"OPENAI": Byok(None, routing=True)}
-LOST_AND_OFF = {"OPENAI": Byok(None, routing=False)}
-GROQ_ON = {"GROQ": Byok(SecretStr("customer"), routing=True)}
-BARE_ON = {"BARE": Byok(SecretStr("customer"), routing=True)}
-
-
-@dataclass(frozen=True)
-class When:
-    """A call for ``name``, and its workspace. ``rules`` are (keyword, model)."""
-
-    name: str | None = None
-    text: str = "hello"
-    rules: tuple[tuple[str, str], ...] = ()
-    heuristics: tuple[Heuristic, ...] = ()
-    default: str | None = None
-    byok: dict[str, Byok] = field(default_factory=dict)
-    more: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def workspace(self) -> Workspace:
-        rules = tuple(KeywordRule((keyword,), slug) for keyword, slug in self.rules)
-        return Workspace(
-            *("acme", "Acme", "pro", ()),
-            default_model=self.default,
-            byok=self.byok,
-            rules=rules,
-            heuristics=self.heuristics,
-        )
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        return {"messages": [{"role": "user", "content": self.text}]} | self.more
-
-
-def routed(when: When) -> str:
-    """Return the result of a call in one line: ``slug mode decided_by``, or ``code: message``."""
-    try:
-        route = choose_route(RequestFacts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
-    except Refusal as refusal:
-        return f"{refusal.code}: {refusal.message}"
-    [target] = route.targets
-    assert target.secret.get_secret_value() == SECRETS[target.mode, target.model.provider.auth]
-    return f"{target.model.slug} {target.mode} {route.decided_by}"
-
-
-SECRETS = {("byok", "bearer"): "customer", ("payg", "bearer"): "platform", ("payg", "none"): ""}
-
-SQL = (("sql", "llama"),)
 TWO = (("sql", "llama"), ("poem", "gpt-big"))
 ONE_OF_ALL = (("sql", "llama"), ("sql", "gpt-big"))
 IMAGE = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
-TOOLS = {"tools": [{"type": "function", "function": {"name": "f"}}]}
-JSON = {"response_format": {"type": "json_object"}}
 SCHEMA = {"response_format": {"type": "json_schema", "json_schema": {}}}
-
-
-def shape(when: HeuristicWhen, slug: str = "llama", tokens: int | None = None) -> tuple[Heuristic, ...]:
-    return (Heuristic(when, slug, tokens),)
-
-
-def said(*messages: tuple[str, Any]) -> dict[str, Any]:
-    return {"messages": [{"role": role, "content": content} for role, content in messages]}
-
-
-def text(*parts: str) -> list[dict[str, str]]:
-    return [{"type": "text", "text": part} for part in parts]
-
-
 # the situation, its result (for a refusal: the code and a part of the message, with "…" between them)
 TABLE: list[tuple[str, When, str]] = [
     # --- names only
@@ -286,6 +185,9 @@ def test_each_situation_has_its_route(when: When, becomes: str) -> None:
         assert routed(when) == becomes
 
 
+LONG = shape("prompt_tokens_above", tokens=49)
+
+
 def test_the_prompt_is_estimated_only_for_a_heuristic_that_asks_and_once() -> None:
     asked: list[int] = []
 
@@ -305,9 +207,6 @@ def test_the_prompt_is_estimated_only_for_a_heuristic_that_asks_and_once() -> No
     assert len(asked) == once > 0
 
 
-LONG = shape("prompt_tokens_above", tokens=49)
-
-
 def test_a_model_outside_the_catalog_is_free_uncapped_and_of_its_providers_custom_family() -> None:
     found = choose_route(
         RequestFacts("OpenAI/a/b", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
@@ -320,247 +219,3 @@ def test_a_model_outside_the_catalog_is_free_uncapped_and_of_its_providers_custo
         RequestFacts("groq/x", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
     )
     assert found.targets[0].model.family == Family("custom")
-
-
-# --- properties of every situation -----------------------------------------------------------------------------
-
-NAMES = st.none() | st.sampled_from([*MODELS, "gtp", "openai/x", "own/x", "acme/x", "openai/.."]) | st.text()
-BYOK = st.sampled_from([{}, ON, OFF, LOST, GROQ_ON, ON | GROQ_ON])
-RULES = st.lists(
-    st.tuples(st.sampled_from(["sql", "poem", "é"]), st.sampled_from(sorted(MODELS))), max_size=3
-)
-SHAPES = st.sampled_from(["images", "tools", "json"]).flatmap(
-    lambda when: st.sampled_from(sorted(MODELS)).map(lambda slug: Heuristic(when, slug))
-)
-TEXTS = st.lists(st.sampled_from(["sql", "poem", "SQL!", "hello", "é"]), max_size=4).map(" ".join)
-
-
-@st.composite
-def situations(draw: st.DrawFn) -> When:
-    return When(
-        draw(NAMES),
-        draw(TEXTS),
-        tuple(draw(RULES)),
-        tuple(draw(st.lists(SHAPES, max_size=2))),
-        draw(st.none() | st.sampled_from(sorted(MODELS))),
-        draw(BYOK),
-        draw(st.sampled_from([{}, TOOLS, JSON, TOOLS | JSON])),
-    )
-
-
-@settings(max_examples=300, deadline=None)
-@given(situations())
-def test_a_table_finds_the_same_route_each_time(when: When) -> None:
-    table, workspace = RouteTable(MODELS, PROVIDERS), when.workspace
-    facts = RequestFacts(when.name, when.fields)
-    expected = route_or_refusal(lambda: choose_route(facts, workspace, MODELS, PROVIDERS))
-    first, second = (route_or_refusal(lambda: table.find(facts, workspace)) for _ in range(2))
-    assert first == second == expected
-    if isinstance(expected, Route):
-        # A name outside the catalog may be any text, so its route is not kept.
-        assert (first is second) == (expected.targets[0].model.slug in MODELS)
-
-
-def route_or_refusal(find: Callable[[], Route]) -> Route | str:
-    try:
-        return find()
-    except Refusal as refusal:
-        return f"{refusal.code}: {refusal}"
-
-
-@pytest.mark.parametrize("max_routes", [1, 2, 100])
-def test_a_table_has_routes_for_each_workspace(max_routes: int) -> None:
-    table = RouteTable(MODELS, PROVIDERS, max_routes)
-    workspaces = [replace(When(default=slug).workspace, id=slug) for slug in ("gpt", "llama", "kimi", "mine")]
-    for _ in range(2):
-        found = [table.find(RequestFacts(None, {"messages": []}), workspace) for workspace in workspaces]
-        assert [route.targets[0].model.slug for route in found] == ["gpt", "llama", "kimi", "mine"]
-
-
-def test_workspaces_share_a_target_with_a_platform_key_and_none_with_their_own() -> None:
-    table = RouteTable(MODELS, PROVIDERS)
-    for byok, is_shared in (({}, True), (ON, False)):
-        workspaces = [replace(When(byok=byok).workspace, id=f"{name} {is_shared}") for name in ("a", "b")]
-        one, other = (
-            table.find(RequestFacts("gpt", {"messages": []}), workspace) for workspace in workspaces
-        )
-        assert one.targets == other.targets
-        assert (one.targets[0] is other.targets[0]) == is_shared
-
-
-@settings(max_examples=300, deadline=None)
-@given(situations())
-def test_a_route_has_an_active_model_and_the_one_key_of_its_mode(when: When) -> None:
-    with suppress(Refusal):
-        found = choose_route(RequestFacts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
-        [target] = found.targets
-        byok = when.byok.get(target.model.provider.name)
-        has_own_key = byok is not None and byok.routing
-        assert target.model.active
-        assert target.mode == ("byok" if has_own_key else "payg")
-        assert has_own_key or not target.model.byok_only
-        assert target.secret.get_secret_value() == SECRETS[target.mode, target.model.provider.auth]
-        assert target.model.slug in MODELS or (target.mode == "byok" and target.model.slug == when.name)
-
-
-@settings(max_examples=200, deadline=None)
-@given(situations(), st.sampled_from(["gpt", "gpt-own", "gpt-big"]))
-def test_a_tier_1_pin_is_never_overridden(when: When, slug: str) -> None:
-    assert routed(replace(when, name=slug, byok=ON | when.byok | ON)) == f"{slug} byok byok_tier1"
-
-
-ROLES = st.sampled_from(["system", "developer", "assistant", "tool", "function", "User"])
-
-
-@st.composite
-def others(draw: st.DrawFn) -> dict[str, Any]:
-    content = draw(TEXTS | TEXTS.map(lambda said: text(said)))
-    return {"role": draw(ROLES), "content": content, "name": draw(TEXTS)}
-
-
-def _around(when: When, before: list[Any], earlier: list[str], after: list[Any]) -> Iterator[dict[str, Any]]:
-    yield from before
-    yield from ({"role": "user", "content": turn} for turn in earlier)
-    yield {"role": "user", "content": when.text}
-    yield from after
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    situations(), st.lists(others(), max_size=3), st.lists(TEXTS, max_size=2), st.lists(others(), max_size=3)
-)
-def test_a_rule_never_sees_text_outside_the_last_user_message(
-    when: When, before: list[Any], earlier: list[str], after: list[Any]
-) -> None:
-    among = replace(when, more=when.more | {"messages": list(_around(when, before, earlier, after))})
-    assert routed(among) == routed(when)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.sampled_from(["", "openai/", "groq/", "own/", "acme/", "openai/../"]), st.text(max_size=9), BYOK)
-def test_no_refusal_repeats_a_name_that_is_not_of_the_catalog(prefix: str, rest: str, byok: Any) -> None:
-    become = routed(When(f"{prefix}a-secret{rest}", byok=byok))
-    is_served = become.endswith(" custom_model")
-    assert is_served == ("a-secret" in become)
-    assert is_served or become.split(":")[0] in ("bad_request", "invalid_state")
-
-
-# call, patterns of its key, fallback_model → the route, or the refusal
-OF_KEYS = [
-    (When("gpt"), ["gpt"], None, "gpt"),
-    (When("gpt-big"), ["gpt*"], None, "gpt-big"),
-    (
-        When("llama"),
-        ["gpt*"],
-        None,
-        "byok_required model: This API key may not use 'llama': it may use gpt*. "
-        "Name one of these, or use another key.",
-    ),
-    # Whatever chose the model, the key must be allowed to use it.
-    (
-        When(default="llama"),
-        ["gpt*", "kimi"],
-        None,
-        "byok_required None: The workspace's file chose 'llama' (default), which this API key may not use: it may use "
-        "gpt*, kimi. Name one of these, or use another key.",
-    ),
-    (
-        When("gpt", text="some sql", rules=(("sql", "llama"),)),
-        ["gpt"],
-        None,
-        "byok_required None: The workspace's file chose 'llama' (rule 1), which this API key may not use: "
-        "it may use gpt. Use another key.",
-    ),
-    (
-        When(heuristics=(Heuristic("tools", "llama"),), more={"tools": [{}]}),
-        ["gpt"],
-        None,
-        "byok_required None: The workspace's file chose 'llama' (heuristic tools), which this API key may not "
-        "use: it may use gpt. Name one of these, or use another key.",
-    ),
-    (When("gpt", text="some sql", rules=(("sql", "llama"),)), ["llama"], None, "llama"),
-    # Customers' own keys, in the catalog and outside it.
-    (When("gpt", byok=ON), ["gpt"], None, "gpt"),
-    (
-        When("gpt", byok=ON),
-        ["llama"],
-        None,
-        "byok_required model: This API key may not use 'gpt': it may use llama. Name one of these, or use another key.",
-    ),
-    (When("openai/new", byok=ON), ["openai/*"], None, "openai/new"),
-    (When("OPENAI/new", byok=ON), ["openai/new"], None, "OPENAI/new"),
-    (
-        When("openai/gpt", byok=ON),
-        ["gpt"],
-        None,
-        "byok_required model: This API key may not use that model: it may use gpt. "
-        "Name one of these, or use another key.",
-    ),
-    # A fallback outside the patterns is skipped.
-    (When("gpt"), ["gpt", "llama"], "llama", "gpt → llama"),
-    (When("gpt"), ["gpt"], "llama", "gpt (fallback_model llama is outside the models of [[keys]] ci)"),
-    (
-        When("llama"),
-        ["gpt"],
-        "gpt",
-        "byok_required model: This API key may not use 'llama': it may use gpt. Name one of these, or use another key.",
-    ),
-    # Other refusals come first.
-    (
-        When("gpt-old"),
-        ["llama"],
-        None,
-        "invalid_state model: No active model is configured for 'gpt-old': name another model "
-        "(GET /v1/models lists them).",
-    ),
-]
-
-
-@pytest.mark.parametrize(("when", "patterns", "fallback", "made"), OF_KEYS, ids=range(len(OF_KEYS)))
-def test_the_models_of_a_key(when: When, patterns: list[str], fallback: str | None, made: str) -> None:
-    workspace = replace(when.workspace, fallback_model=fallback)
-    request = RequestFacts(when.name, when.fields)
-    table = RouteTable(MODELS, PROVIDERS)
-    key = Key("ci", "0" * 64, models=AllowedModels(tuple(patterns)))
-
-    def found() -> str:
-        try:
-            route = restrict_route(table.find(request, workspace), key)
-        except Refusal as refusal:
-            return f"{refusal.code} {refusal.param}: {refusal.message}"
-        shown = " → ".join(target.model.slug for target in route.targets)
-        return f"{shown} ({route.no_fallback_reason})" if fallback and route.no_fallback_reason else shown
-
-    assert found() == found() == made
-    # The next key of the workspace, without patterns, is not concerned.
-    with suppress(Refusal):
-        route = table.find(request, workspace)
-        assert restrict_route(route, replace(key, models=None)) is route
-
-
-def test_a_key_keeps_the_safety_net_of_its_model() -> None:
-    workspace = replace(When(byok=ON).workspace, safety_net=True)
-    route = choose_route(RequestFacts("gpt", When().fields), workspace, MODELS, PROVIDERS)
-    assert len(restrict_route(route, Key("ci", "0" * 64, models=AllowedModels(("gpt",)))).targets) == 2
-
-
-@pytest.mark.parametrize(
-    ("pattern", "byok", "is_idle"),
-    [
-        ("gpt", {}, False),
-        ("GPT*", {}, False),
-        ("*", {}, False),
-        ("gtp*", {}, True),
-        ("gpt-bigger", {}, True),
-        ("openai/new", {}, True),
-        ("openai/new", OFF, True),
-        ("openai/new", ON, False),
-        ("openai/*", ON, False),
-        ("open*", ON, False),
-        ("groq/new", ON, True),
-    ],
-)
-def test_a_pattern_that_matches_nothing_is_found(pattern: str, byok: dict[str, Byok], is_idle: bool) -> None:
-    key = Key("ci", "0" * 64, models=AllowedModels((pattern, "gpt")))
-    found = find_idle_patterns(key, When(byok=byok).workspace, MODELS)
-    assert found == ([pattern] if is_idle else [])

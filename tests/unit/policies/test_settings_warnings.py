@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from rig.routed_calls import MODELS, PROVIDERS
 
 from policies.allowed_models import AllowedModels
 from policies.model import Byok, Heuristic, Key, KeywordRule, Model, Provider, Workspace
 from policies.settings_warnings import find_warnings
-from unit.policies.test_routing import MODELS, PROVIDERS
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 KEY = Key("ci", "0" * 64)

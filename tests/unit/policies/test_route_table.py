@@ -1,0 +1,29 @@
+"""The table of a workspace's routes, which is made once for all its calls."""
+
+from dataclasses import replace
+
+import pytest
+from rig.routed_calls import MODELS, ON, PROVIDERS, When
+
+from policies.request_facts import RequestFacts
+from policies.route_table import RouteTable
+
+
+@pytest.mark.parametrize("max_routes", [1, 2, 100])
+def test_a_table_has_routes_for_each_workspace(max_routes: int) -> None:
+    table = RouteTable(MODELS, PROVIDERS, max_routes)
+    workspaces = [replace(When(default=slug).workspace, id=slug) for slug in ("gpt", "llama", "kimi", "mine")]
+    for _ in range(2):
+        found = [table.find(RequestFacts(None, {"messages": []}), workspace) for workspace in workspaces]
+        assert [route.targets[0].model.slug for route in found] == ["gpt", "llama", "kimi", "mine"]
+
+
+def test_workspaces_share_a_target_with_a_platform_key_and_none_with_their_own() -> None:
+    table = RouteTable(MODELS, PROVIDERS)
+    for byok, is_shared in (({}, True), (ON, False)):
+        workspaces = [replace(When(byok=byok).workspace, id=f"{name} {is_shared}") for name in ("a", "b")]
+        one, other = (
+            table.find(RequestFacts("gpt", {"messages": []}), workspace) for workspace in workspaces
+        )
+        assert one.targets == other.targets
+        assert (one.targets[0] is other.targets[0]) == is_shared
