@@ -1,43 +1,23 @@
 """A chat request becomes a request of Anthropic's Messages API, or is refused by the name of its field."""
 
-import json
-
-import anthropic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from rig.anthropic_requests import (
+    ADAPTIVE,
+    BUDGETS,
+    FORCED,
+    HELLO,
+    MARK,
+    PNG,
+    WEATHER,
+    assistant,
+    call,
+    native,
+    text,
+    user,
+)
 
 from addon.dialects.anthropic.request import JSON_INSTRUCTION, to_request
-from addon.dialects.anthropic.schema import supported_schema
-from policies.family import Family
 from policies.refusal import Refusal
-from tests.rig.native_anthropic import chat_request_of, check_request
-
-EXTRA = frozenset({"thinking", "top_k", "reasoning_effort", "output_config", "service_tier"})
-ADAPTIVE = Family("claude", extra=EXTRA)
-BUDGETS = Family("claude", extra=EXTRA, effort_budgets={"low": 1024, "high": 4096})
-HELLO = [{"role": "user", "content": "Hello"}]
-PNG = "data:image/png;base64,aGk="
-WEATHER = {"type": "function", "function": {"name": "weather"}}
-FORCED = {"type": "function", "function": {"name": "weather"}}
-MARK = {"type": "ephemeral"}
-
-
-def native(family=ADAPTIVE, messages=HELLO, **fields):
-    body = {"model": "claude-x", "max_tokens": 4000, "messages": messages, **fields}
-    before = json.dumps(body)
-    made = to_request(body, family)
-    assert json.dumps(body) == before, "the client's body is not written to"
-    check_request(made)
-    return made
-
-
-def text(said, **more):
-    return {"type": "text", "text": said, **more}
-
-
-def call(id="t1", arguments="{}", name="weather"):
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def test_the_smallest_request_has_a_model_a_cap_and_messages():
@@ -206,14 +186,6 @@ def test_parts_that_are_not_text(part, block):
     assert native(messages=[{"role": "user", "content": [part]}])["messages"][0]["content"] == [block]
 
 
-def user(part):
-    return {"messages": [{"role": "user", "content": [part]}]}
-
-
-def assistant(**message):
-    return {"messages": [*HELLO, {"role": "assistant", **message}]}
-
-
 @pytest.mark.parametrize(
     ("chat", "field"),
     [
@@ -292,254 +264,3 @@ def test_ids_of_other_providers_are_replaced_and_stay_paired():
     assert used == [block["tool_use_id"] for block in made["messages"][2]["content"]]
     assert len({*used}) == 4 and used[3] == "toolu_1"
     assert all(one.replace("_", "").isalnum() for one in used)
-
-
-# --- reasoning -------------------------------------------------------------------------------------------------
-
-THOUGHT = {
-    "type": "reasoning.text",
-    "text": "Hm.",
-    "signature": "s",
-    "format": "anthropic-claude-v1",
-    "index": 0,
-}
-SEALED = {"type": "reasoning.encrypted", "data": "d", "format": "anthropic-claude-v1", "index": 1}
-USED = [call()]
-RESULT = {"role": "tool", "tool_call_id": "t1", "content": "a"}
-
-
-@pytest.mark.parametrize(
-    "details",
-    [
-        [THOUGHT, SEALED],
-        [
-            {"type": "reasoning.text", "text": "Hm.", "signature": "s"},
-            {"type": "reasoning.encrypted", "data": "d"},
-        ],
-        [
-            *[{**THOUGHT, "text": piece, "signature": None} for piece in ("H", "m", ".")],
-            {**THOUGHT, "text": None},
-            SEALED,
-        ],
-        [
-            THOUGHT,
-            {"type": "reasoning.text", "text": "of another", "signature": "s", "format": "google-gemini-v1"},
-            {"type": "reasoning.text", "text": "that no one signed", "index": 7},
-            {"type": "reasoning.summary", "summary": "of another", "index": 8},
-            SEALED,
-        ],
-    ],
-)
-def test_only_anthropics_reasoning_goes_back_and_comes_first(details):
-    messages = [*HELLO, {"role": "assistant", "content": "a", "reasoning_details": details}]
-    assert native(messages=messages)["messages"][1]["content"] == [
-        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
-        {"type": "redacted_thinking", "data": "d"},
-        text("a"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("family", "chat", "thinking", "config"),
-    [
-        (ADAPTIVE, {"reasoning_effort": "xhigh"}, {"type": "adaptive"}, {"effort": "xhigh"}),
-        (ADAPTIVE, {"reasoning_effort": "none"}, {"type": "disabled"}, None),
-        (
-            ADAPTIVE,
-            {"reasoning_effort": "low", "thinking": {"type": "disabled"}},
-            {"type": "disabled"},
-            {"effort": "low"},
-        ),
-        (BUDGETS, {"reasoning_effort": "low"}, {"type": "enabled", "budget_tokens": 1024}, None),
-        (BUDGETS, {"reasoning_effort": "none"}, {"type": "disabled"}, None),
-        (BUDGETS, {"reasoning_effort": "high"}, None, None),  # not lower than the cap
-        (BUDGETS, {"reasoning_effort": "high", "max_tokens": 4096}, None, None),
-        (
-            BUDGETS,
-            {"reasoning_effort": "high", "max_tokens": 4097},
-            {"type": "enabled", "budget_tokens": 4096},
-            None,
-        ),
-        (BUDGETS, {"reasoning_effort": "low", "tools": [WEATHER], "tool_choice": "required"}, None, None),
-        (BUDGETS, {"reasoning_effort": "low"} | assistant(content="It is"), None, None),
-        (
-            BUDGETS,
-            {
-                "reasoning_effort": "low",
-                "messages": [*HELLO, {"role": "assistant", "tool_calls": USED}, RESULT],
-            },
-            None,
-            None,
-        ),
-        (
-            BUDGETS,
-            {
-                "reasoning_effort": "low",
-                "messages": [
-                    *HELLO,
-                    {"role": "assistant", "tool_calls": USED, "reasoning_details": [THOUGHT]},
-                    RESULT,
-                ],
-            },
-            {"type": "enabled", "budget_tokens": 1024},
-            None,
-        ),
-        (BUDGETS, {}, None, None),
-        (BUDGETS, {"thinking": {"type": "enabled", "budget_tokens": 4000}}, None, None),
-        (
-            BUDGETS,
-            {"thinking": {"type": "enabled", "budget_tokens": 3999}},
-            {"type": "enabled", "budget_tokens": 3999},
-            None,
-        ),
-    ],
-)
-def test_an_effort_becomes_thinking_when_the_api_allows_it(family, chat, thinking, config):
-    made = native(family, **chat)
-    assert (made.get("thinking"), made.get("output_config")) == (thinking, config)
-
-
-def test_a_budgeted_model_without_thinking_gets_no_earlier_thinking():
-    messages = [*HELLO, {"role": "assistant", "content": "a", "reasoning_details": [THOUGHT]}, *HELLO]
-    for asked in ({}, {"thinking": {"type": "disabled"}}, {"reasoning_effort": "none"}):
-        assert native(BUDGETS, messages=messages, **asked)["messages"][1]["content"] == [text("a")]
-    kept = native(BUDGETS, messages=messages, thinking={"type": "enabled", "budget_tokens": 1024})
-    assert [block["type"] for block in kept["messages"][1]["content"]] == ["thinking", "text"]
-
-
-# --- schemas ---------------------------------------------------------------------------------------------------
-
-SCALARS = st.sampled_from(
-    [
-        {"type": "integer", "minimum": 1, "maximum": 9, "description": "n"},
-        {"type": "number", "multipleOf": 2},
-        {"type": "string", "format": "date"},
-        {"type": "string", "format": "colour"},
-        {"type": "string", "pattern": "x+"},
-        {"type": "string", "minLength": 2, "title": "T"},
-        {"enum": ["a", "b"]},
-        {"const": 3},
-        {"$ref": "#/$defs/x"},
-        {"type": "null"},
-    ]
-)
-
-
-def composed(schemas):
-    return st.one_of(
-        st.builds(
-            lambda items, n: {"type": "array", "items": items, "minItems": n}, schemas, st.integers(0, 3)
-        ),
-        st.builds(lambda both: {"anyOf": both}, st.lists(schemas, min_size=1, max_size=2)),
-        st.builds(lambda both: {"oneOf": both}, st.lists(schemas, min_size=1, max_size=2)),
-        st.builds(
-            lambda inner, names: {"type": "object", "properties": inner, "required": names, "$defs": inner},
-            st.dictionaries(st.sampled_from("abc"), schemas),
-            st.lists(st.sampled_from("abc"), unique=True),
-        ),
-    )
-
-
-@given(st.recursive(SCALARS, composed, max_leaves=6))
-def test_a_schema_is_transformed_as_by_the_vendors_sdk(schema):
-    before = json.dumps(schema)
-    assert supported_schema(schema) == anthropic.transform_schema(schema)
-    assert json.dumps(schema) == before
-
-
-def test_a_supported_schema_stays():
-    schema = {"type": "object", "properties": {}, "additionalProperties": False, "$schema": "draft"}
-    assert supported_schema(schema) == {"type": "object", "properties": {}, "additionalProperties": False}
-    open_map = {"type": "object", "additionalProperties": True, "default": {}}
-    assert supported_schema(open_map) == open_map
-    nonsense = {"type": "object", "properties": [], "anyOf": {}, "items": True, "format": []}
-    assert supported_schema(nonsense)["properties"] == []
-
-
-# --- there and back --------------------------------------------------------------------------------------------
-
-WORDS = st.from_regex(r"\w[\w .,!-]{0,6}\w?", fullmatch=True)
-MARKS = st.sampled_from([{}, {"cache_control": MARK}])
-TEXTS = st.builds(lambda said, mark: {"type": "text", "text": said, **mark}, WORDS, MARKS)
-IMAGES = st.builds(
-    lambda url: {"type": "image_url", "image_url": {"url": url}}, st.sampled_from([PNG, "https://a.b/c.png"])
-)
-PDF = {"type": "file", "file": {"file_data": "data:application/pdf;base64,aGk=", "filename": "x.pdf"}}
-USER = st.builds(
-    lambda parts: {"role": "user", "content": parts},
-    st.lists(TEXTS | IMAGES | st.just(PDF), min_size=1, max_size=3),
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | WORDS,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=2),
-    max_leaves=4,
-)
-DETAILS = st.builds(
-    lambda said, signature, data: [
-        {"type": "reasoning.text", "text": said, "signature": signature, "format": "anthropic-claude-v1"},
-        {"type": "reasoning.encrypted", "data": data, "format": "anthropic-claude-v1"},
-    ],
-    st.text(max_size=5),
-    WORDS,
-    WORDS,
-)
-
-
-@st.composite
-def exchanges(draw):
-    """Generate an assistant's message, and the results of its tool calls."""
-    message = {"role": "assistant", "content": draw(st.none() | st.lists(TEXTS, min_size=1, max_size=2))}
-    arguments = draw(st.lists(st.dictionaries(WORDS, JSON, max_size=2), max_size=2))
-    if draw(st.booleans()):
-        message["reasoning_details"] = draw(DETAILS)
-    if arguments:
-        message["tool_calls"] = [call(f"t{i}", json.dumps(one)) for i, one in enumerate(arguments)]
-    if message["content"] is None and not arguments:
-        message["content"] = [text("said")]
-    results = [
-        {
-            "role": "tool",
-            "tool_call_id": f"t{i}",
-            "content": draw(st.lists(TEXTS | IMAGES, min_size=1, max_size=2)),
-        }
-        for i, _ in enumerate(arguments)
-    ]
-    return [message, *results, draw(USER)]
-
-
-@st.composite
-def requests(draw):
-    system = {"role": "system", "content": draw(st.lists(TEXTS, min_size=2, max_size=3))}
-    talk = [message for said in draw(st.lists(exchanges(), max_size=3)) for message in said]
-    body = {"model": "m", "max_tokens": 9, "messages": [system, draw(USER), *talk]}
-    fields = {
-        "temperature": st.floats(0, 1),
-        "stop": st.lists(WORDS, min_size=1, max_size=2),
-        "user": st.from_regex(r"[a-z_-]{1,64}", fullmatch=True),
-        "stream": st.just(True),
-        "tools": st.just(
-            [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
-        ),
-        "response_format": st.builds(
-            lambda name: {
-                "type": "json_schema",
-                "json_schema": {"name": "answer", "schema": {"type": "string", "title": name}},
-            },
-            WORDS,
-        ),
-    }
-    for name, values in fields.items():
-        if draw(st.booleans()):
-            body[name] = draw(values)
-    if "tools" in body:
-        body["tool_choice"] = draw(st.sampled_from(["auto", "none", "required", FORCED]))
-        if body["tool_choice"] != "none" and draw(st.booleans()):
-            body["parallel_tool_calls"] = False
-    return body
-
-
-@given(requests())
-def test_a_chat_request_survives_the_way_there_and_back(body):
-    made = to_request(body, ADAPTIVE)
-    check_request(made)
-    assert chat_request_of(made) == body
