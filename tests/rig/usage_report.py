@@ -12,6 +12,27 @@ from click.testing import CliRunner, Result
 from addon.commands.usage import usage
 from addon.store.protocol import Settlement
 from addon.store.sqlite.store import SqliteStore
+from rig.ledger import make_row
+
+CALLS = [
+    make_row("first", created_at="2026-01-30T23:59:59.999+00:00", retail_nanousd=1_000_000_000),
+    make_row("failed", created_at="2026-01-31T00:00:00.000+00:00", status=502, error_code="upstream_error"),
+    make_row(
+        "other",
+        created_at="2026-02-01T08:00:00.000+00:00",
+        workspace="beta",
+        key_id="ci",
+        model_slug="tester-small",
+        prompt_tokens=None,
+        cached_tokens=None,
+        completion_tokens=None,
+        total_tokens=None,
+        usage_source="none",
+        wholesale_nanousd=0,
+        retail_nanousd=0,
+    ),
+    make_row("last", created_at="2026-02-01T09:00:00.000+00:00", key_id="web", cached_tokens=4),
+]
 
 
 def write_rows(conf: Path, rows: list[dict[str, Any]]) -> Path:
