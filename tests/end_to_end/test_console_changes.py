@@ -142,7 +142,7 @@ def test_a_file_that_is_edited_between_the_difference_and_the_confirmation(
     edit(file, "", "# by hand\n")
     refused = confirm(console, path, shown)
     assert refused.status_code == 409
-    assert "The file changed meanwhile" in refused.text
+    assert "The file has changed since" in refused.text
     assert 'value="old"' in refused.text
     assert file.read_text().endswith("# by hand\n")
 

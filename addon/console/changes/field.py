@@ -40,7 +40,7 @@ DIGEST: Final = Field("digest", "", kind="hidden")
 
 
 class FieldErrors(Exception):  # noqa: N818  (several errors, one a field)
-    """What is wrong, by the name of the field."""
+    """The faults of a form, by the name of the field."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: {error}" for name, error in errors.items()))

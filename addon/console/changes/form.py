@@ -1,4 +1,4 @@
-"""``Form``: a form as data, ``Asked``: what one person asks for with it, and ``Change``: what would follow."""
+"""``Form``: a form as data, ``Asked``: a form that a person has filled in, and ``Change``: a planned change."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a person asks for.
+    """A change that a person asks for.
 
     | field | is |
     |---|---|
@@ -67,7 +67,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a change: lines for people, and whether anything was changed."""
+    """The outcome of a change: lines for people, and whether anything was changed."""
 
     lines: Sequence[str] = ()
     is_made: bool = True

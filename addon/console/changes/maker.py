@@ -14,7 +14,7 @@ from addon.console.access.edits_allowed import find_unwritable, why_no_edits
 from addon.console.changes.field import FieldErrors, parse_fields
 from addon.console.changes.file_change import judge_file
 from addon.console.changes.form import Asked, Change, Done, Form, Place
-from addon.console.changes.waiting import SECRET_S, Kept, Result, Waiting
+from addon.console.changes.waiting import SECRET_S, ExpiringValues, Result, Waiting
 from addon.console.changes.wallet import judge_entry
 from addon.console.reader import BusyError
 from addon.edits.diff import DiffLine
@@ -30,7 +30,9 @@ log = logging.getLogger("tollgate.console")
 
 SOURCE: Final = "console"
 MAX_WAITING: Final = 16
-CHANGED_MEANWHILE: Final = "the file changed meanwhile, so nothing was written; look at the difference again"
+CHANGED_SINCE: Final = (
+    "the file has changed since the difference was shown, so nothing was written; look at it again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What the page of a change shows. ``token`` confirms it."""
+    """The content of the page that shows a change. ``token`` confirms the change."""
 
     token: str
     summary: str
@@ -63,8 +65,8 @@ class Maker:
         self._settings = settings
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="changes")
         self._in_work = 0
-        self.waiting: Kept[Waiting] = Kept(clock)
-        self.results: Kept[Result] = Kept(clock)
+        self.waiting: ExpiringValues[Waiting] = ExpiringValues(clock)
+        self.results: ExpiringValues[Result] = ExpiringValues(clock)
 
     def why_not(self) -> str | None:
         """Return in one line why nothing may be changed, None when it may."""
@@ -163,7 +165,7 @@ class Maker:
             audit.settle_dead(judge)
             change = form.plan(asked)
             if change.digest != waiting.digest:
-                raise EditError(CHANGED_MEANWHILE)
+                raise EditError(CHANGED_SINCE)
             done = _apply(change, asked, who, audit)
         return self.results.put(_make_result(change, asked, done))
 

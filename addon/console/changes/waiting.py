@@ -28,7 +28,7 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Result:
-    """What became of a change. ``new_key`` is shown once."""
+    """The result of a change. ``new_key`` is shown once."""
 
     action: str
     title: str
@@ -46,7 +46,7 @@ class Result:
         return key
 
 
-class Kept[T]:
+class ExpiringValues[T]:
     """Values by a random name, for a bounded time."""
 
     def __init__(self, clock: Clock) -> None:

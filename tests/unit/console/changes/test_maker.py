@@ -91,7 +91,7 @@ async def test_a_new_key_is_shown_once_and_is_nowhere_else(maker: Maker, conf: P
 
 
 @pytest.mark.parametrize("new", ["# by hand\n", ""], ids=["changed", "changed and back"])
-async def test_a_file_that_changed_meanwhile_is_refused(maker: Maker, conf: Path, new: str) -> None:
+async def test_a_file_that_has_changed_since_is_refused(maker: Maker, conf: Path, new: str) -> None:
     preview = await maker.show(keys.SET, CI, {"label": "CI"})
     edit(conf.parent / ACME, "", "# by hand\n")
     if not new:
@@ -100,7 +100,7 @@ async def test_a_file_that_changed_meanwhile_is_refused(maker: Maker, conf: Path
     waiting = maker.waiting.get(preview.token)
     assert waiting is not None
     if new:
-        with pytest.raises(RefusedError, match="the file changed meanwhile"):
+        with pytest.raises(RefusedError, match="the file has changed since"):
             await maker.confirm(waiting, WHO)
         assert (conf.parent / ACME).read_bytes() == before
         assert lines(conf) == []
@@ -184,7 +184,7 @@ async def test_forms_and_commands_at_once_lose_nothing(maker: Maker, conf: Path)
                 await make(maker, keys.CREATE, AT_ACME, id=f"form-{number}")
                 return
             except RefusedError as error:
-                if "changed meanwhile" not in str(error):
+                if "has changed since" not in str(error):
                     raise
 
     def by_command(number: int) -> None:
