@@ -1,4 +1,4 @@
-"""What growth costs: a ledger of two million calls, and 10,000 keys in 1,000 workspaces."""
+"""The costs of growth: a ledger of two million calls, and 10,000 keys in 1,000 workspaces."""
 
 import asyncio
 import hashlib

@@ -9,7 +9,7 @@ from addon.console import display
 from addon.console.charts.svg import Svg
 
 type Mark = Literal["ok", "warn", "bad", "info", "off"]
-"""What a badge means. Each has a colour and a sign."""
+"""The meaning of a badge, with a colour and a sign of its own."""
 
 
 @dataclass(frozen=True, slots=True)

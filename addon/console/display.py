@@ -13,7 +13,7 @@ from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd, price_usd_per_mtok
 
 NOTHING: Final = "–"
-"""What a page shows for a value that does not exist."""
+"""Shown for a value that does not exist."""
 
 MAX_TEXT_CHARS: Final = 256
 """How much of a text of others a page shows."""

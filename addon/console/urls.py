@@ -15,7 +15,7 @@ _POSITIONS: Final = ("before", "after")
 """The ends of parameters that say where in a list a page is. A link that changes anything else drops them."""
 
 API: Final = "/api/v1"
-"""What the path of a page's data begins with."""
+"""The beginning of the path of a page's data."""
 
 
 def make_link(query: Query, to: str, names: Iterable[str], changes: Mapping[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""``Reading``: what a view is loaded from, and ``View``: what it shows."""
+"""``Reading``: the input of a view, and ``View``: its content."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ class NotFoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a view is loaded from: one moment of the gateway, and what the URL asks for.
+    """The input of a view: one moment of the gateway, and what the URL asks for.
 
     ``names`` are the variable parts of the path. ``ledger`` can't write. ``form`` has the fields that were posted to a
     page that changes nothing, None for a page that is only asked for.
@@ -47,7 +47,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a page shows. ``values`` and ``tables`` are also its JSON, and each table is its CSV.
+    """The content of a page. ``values`` and ``tables`` are also its JSON, and each table is its CSV.
 
     ``values`` are values of JSON. Columns have the names and exact units of the ledger. ``shown`` is what only the page
     has, such as charts. ``errors`` are the fields of a form that are wrong, each with its reason: the status is 400.

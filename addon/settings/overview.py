@@ -1,4 +1,4 @@
-"""What one set of settings serves, and its warnings, in the words and with the files of operators."""
+"""``Overview``: the workspaces, keys and models that settings serve; and warnings, with the files of operators."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What each error code of a recorded call means, in a sentence for operators. Source: docs/errors.md. Pure."""
+"""The meaning of each error code of a recorded call, in a sentence for operators. Source: docs/errors.md. Pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -13,7 +13,7 @@ CALL_LIMIT_S: Final = 60.0
 ANSWERED: Final = "answered"
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
-"""What became of a call. ``ANSWERED``: the client got all that it wanted. ``REFUSED``: a status from 400 to 499."""
+"""How a call ended. ``ANSWERED``: the client got all that it wanted. ``REFUSED``: a status from 400 to 499."""
 
 
 async def burst(target: Target, calls: int, body: dict[str, Any]) -> Counter[str]:

@@ -23,7 +23,7 @@ _NANOUSD: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a gateway has written: the rows of calls, their cost, the rows without one, and what is still held."""
+    """The records of a gateway: the rows of calls, their cost, the rows without one, and what is still held."""
 
     rows: int
     nanousd: int

@@ -35,7 +35,7 @@ Clients = Callable[[Target], Coroutine[Any, Any, Counter[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """What the clients do, on a gateway with a budget. With ``restarts`` the gateway is killed and starts again."""
+    """The work of the clients, on a gateway with a budget. With ``restarts`` the gateway is killed and starts again."""
 
     name: str
     budget_usd: int
@@ -45,7 +45,7 @@ class Demonstration:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the clients saw, what the provider billed, and what the gateway recorded."""
+    """The answers to the clients, the bill of the provider, and the records of the gateway."""
 
     seen: Counter[str]
     bill: Bill

@@ -1,4 +1,4 @@
-"""What must hold for every page, whatever it shows: each function returns the faults that it finds."""
+"""Checks that every page must pass: each function returns the faults that it finds."""
 
 from typing import Any
 

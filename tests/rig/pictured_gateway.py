@@ -109,7 +109,7 @@ REFUSALS = {
 }
 
 CREDITS = {"harbor-freight-lines": (15, 10), "maple-grove-schools": (20, 15)}
-"""What was paid into the wallets, in USD: at the beginning, and a week ago."""
+"""The credits of the wallets, in USD: at the beginning, and a week ago."""
 
 _COLUMNS = (
     *("id", "created_at", "workspace", "key_id", "requested_model", "model_slug", "provider"),

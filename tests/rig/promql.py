@@ -1,4 +1,4 @@
-"""What PromQL queries ask for, compared with the metrics of the program."""
+"""The metrics and labels that PromQL queries ask for, compared with the metrics of the program."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a person reads on a page of the console: its tables, its figures and its lines."""
+"""The texts that a person reads on a page of the console: its tables, its figures and its lines."""
 
 from typing import Any
 

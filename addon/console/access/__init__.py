@@ -1,1 +1,1 @@
-"""Who may see the console, and who may change something with it."""
+"""Access to the console: who may see it, and who may change something with it."""

@@ -47,7 +47,7 @@ class LoginNeededError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who sent a request that is accepted. ``session`` is None for programs, and without a password.
+    """The sender of an accepted request. ``session`` is None for programs, and without a password.
 
     ``form_token`` is for the forms of the page, ``cookie`` is one to set.
     """

@@ -40,7 +40,7 @@ class TooOftenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What is derived of a password: one half to compare, one half that signs cookies."""
+    """The keys that are derived from a password: one to compare, and one that signs cookies."""
 
     verifier: bytes = field(repr=False)
     signing: str = field(repr=False)

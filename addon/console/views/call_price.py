@@ -34,7 +34,7 @@ USAGE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PriceOfToday:
-    """What a call would cost at the prices of today. ``parts`` has the tokens by price; their sums are not rounded."""
+    """The cost of a call at the prices of today. ``parts`` has the tokens by price; their sums are not rounded."""
 
     wholesale_nanousd: int
     retail_nanousd: int

@@ -1,4 +1,4 @@
-"""What only the page ``/explain`` has: sentences, and the difference between the two bodies."""
+"""The parts that only the page ``/explain`` has: sentences, and the difference between the two bodies."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -37,7 +37,7 @@ SHOWN: Final = 10
 
 
 def load_budgets(reading: Reading, read_used: ReadUsed, wanted: Filter) -> Table:
-    """Return the budgets that run out first. What is used of a wallet is that of its last credit."""
+    """Return the budgets that run out first. Of a wallet, the used part is that of its last credit."""
     limits = find_limits_of(read_used, reading.settings.workspaces.values(), wanted, reading.now).records()
     if not limits:
         return Table(COLUMNS, [])

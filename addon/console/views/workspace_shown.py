@@ -1,4 +1,4 @@
-"""What only the page ``/workspaces/ID`` has: tiles, bars of limits, and facts about settings."""
+"""The parts that only the page ``/workspaces/ID`` has: tiles, bars of limits, and facts about settings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

@@ -45,7 +45,7 @@ _CURSOR_MARK: Final = "~"
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What a workspace used in the chosen time."""
+    """The use of a workspace in the chosen time."""
 
     calls: int = 0
     failed_calls: int = 0

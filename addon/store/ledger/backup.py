@@ -28,7 +28,7 @@ class BackupRefused(Exception):  # noqa: N818  (the state of a file, no fault of
 
 @dataclass(frozen=True, slots=True)
 class CopyCheck:
-    """What a copy holds, by kind, and each discrepancy. ``counts`` is None for tables of an earlier version."""
+    """How many rows a copy has, by kind, and each discrepancy. ``counts`` is None for tables of an older version."""
 
     counts: dict[str, int] | None
     discrepancies: Sequence[str]

@@ -138,7 +138,7 @@ def _add_row(groups: Groups, row: tuple[Any, ...], columns: int) -> None:
 
 
 class KeyUse(NamedTuple):
-    """What a key used since a moment. ``first_hour`` is the hour of its first call since then."""
+    """The use of a key since a moment. ``first_hour`` is the hour of its first call since then."""
 
     first_hour: str
     calls: int

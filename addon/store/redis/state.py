@@ -53,7 +53,7 @@ class LedgerIdentity:
 
 
 _MISSING = ("missing", ["missing"])
-"""What scripts answer when a workspace has no state."""
+"""The answer of scripts when a workspace has no state."""
 
 _HAS_NO_ROWS = "NOT EXISTS (SELECT 1 FROM usage) AND NOT EXISTS (SELECT 1 FROM wallet_entries)"
 

@@ -1,4 +1,4 @@
-"""What systemd gives a service, and what a service tells systemd."""
+"""The sockets that systemd gives a service, and the states that a service reports to it."""
 
 import os
 import socket

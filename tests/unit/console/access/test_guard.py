@@ -1,4 +1,4 @@
-"""Who may see the console: by the addresses of its sockets, its password, and what a browser says of a request."""
+"""Access to the console: by the addresses of its sockets, its password, and what a browser says of a request."""
 
 import os
 from pathlib import Path
