@@ -2,10 +2,11 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
+
+from addon.text.toml import TomlError, load_toml
 
 PRICE_KEYS: Final = (
     "input_price_per_m",
@@ -21,7 +22,7 @@ _VALUE: Final = re.compile(r"""\A(\s*)([A-Za-z_]+)(\s*=\s*)("[^"\\]*"|'[^']*')""
 def set_prices(text: str, changes: Mapping[str, Mapping[str, str]]) -> str:
     """Return the text of models.toml with these prices, by slug and key. Raises ``ValueError``."""
     lines = text.splitlines(keepends=True)
-    expected = tomllib.loads(text)
+    expected = load_toml(text)
     for slug, prices in changes.items():
         start, end = _find_table(lines, slug)
         for key, price in prices.items():
@@ -36,12 +37,12 @@ def copy_table(text: str, slug: str) -> str:
     start, end = _find_table(lines, slug)
     last = max(number for number in range(start, end) if _VALUE.match(lines[number]) or "=" in lines[number])
     table = "".join(lines[start : last + 1])
-    return _check_meaning(table, {slug: tomllib.loads(text)[slug]})
+    return _check_meaning(table, {slug: load_toml(text)[slug]})
 
 
 def add_table(text: str, table: str) -> str:
     """Return the text of models.toml with one more table at its end. Raises ``ValueError``."""
-    expected = tomllib.loads(text) | tomllib.loads(table)
+    expected = load_toml(text) | load_toml(table)
     before = f"{text.rstrip()}\n\n" if text.strip() else ""
     return _check_meaning(f"{before}{table.rstrip()}\n", expected)
 
@@ -89,7 +90,7 @@ def _check_meaning(text: str, expected: dict[str, Any]) -> str:
 
     The edits go line by line, and so can't know whether a line is inside a string.
     """
-    with suppress(tomllib.TOMLDecodeError):
-        if tomllib.loads(text) == expected:
+    with suppress(TomlError):
+        if load_toml(text) == expected:
             return text
     raise ValueError("can't be edited line by line; write one line a key")

@@ -4,7 +4,6 @@ Source: docs/catalog.md.
 """
 
 import json
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -27,6 +26,7 @@ from addon.settings.settings import Settings
 from addon.settings.sources import Sources
 from addon.text.table import Table
 from addon.text.table_formats import format_csv
+from addon.text.toml import load_toml
 
 _SIX_DIGITS: Final = Decimal("0.000001")
 
@@ -145,7 +145,7 @@ def _overlay_tables(
     file: ModelsFile, shipped: str, by_slug: Mapping[str, Mapping[str, str]], day: date
 ) -> str:
     """Return the overlay's text with the shipped tables of these models at the new prices."""
-    if taken := by_slug.keys() & tomllib.loads(file.text).keys():
+    if taken := by_slug.keys() & load_toml(file.text).keys():
         raise ValueError(f"was edited meanwhile, and has {', '.join(sorted(taken))} now; try again")
     source = f"genai-prices {version('genai-prices')} on {day}"
     origin = f"# Prices of {source}. Without this table, upgrades set them again.\n"

@@ -5,7 +5,6 @@ Upgrades of the program never touch it. The files are copies of ``deployment_fil
 
 import os
 import shlex
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ import click
 
 from addon.commands.errors import report_errors
 from addon.settings.value_types import SHIPPED_CATALOG
+from addon.text.toml import load_toml
 
 _TEMPLATES: Final = Path(__file__).with_name("deployment_files")
 _FOLDERS: Final = ("catalog", "policies", "policies/workspaces")
@@ -76,7 +76,7 @@ def _make_texts() -> dict[str, str]:
 
 def _find_variables() -> list[str]:
     """Return the variables of platform keys that the shipped catalog names, in its order."""
-    providers = tomllib.loads((SHIPPED_CATALOG / "providers.toml").read_text(encoding="utf-8"))
+    providers = load_toml((SHIPPED_CATALOG / "providers.toml").read_text(encoding="utf-8"))
     secrets = [str(table.get("platform_key", "")) for table in providers.values()]
     found = (secret.removeprefix("env:") for secret in secrets if secret.startswith("env:"))
     return list(dict.fromkeys(found))  # Two providers may share a key.

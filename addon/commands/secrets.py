@@ -6,7 +6,6 @@ none. Source: docs/commands.md.
 
 import os
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from addon.settings.file_content import parse_toml
 from addon.settings.sealed_secrets import SCHEME, MasterKeys, make_master_key
 from addon.settings.secrets import load_master_keys
 from addon.settings.sources import Sources
+from addon.text.toml import load_toml
 
 
 @click.group()
@@ -112,7 +112,7 @@ def rotate_secrets(file: Path, text: str, master_keys: MasterKeys) -> Rotation:
     for old, new in fresh.items():
         text = _replace_token(text, old, new)
     changed = sum(fresh[old] != old for old in olds)
-    if changed and tomllib.loads(text) != table:
+    if changed and load_toml(text) != table:
         raise SettingsError(
             file, "", "can't be edited in place; write each sealed secret as one plain string"
         )
@@ -133,7 +133,7 @@ def _replace_token(text: str, old: str, new: str) -> str:
     at = text.find(old)
     while at >= 0:
         edited = text[:at] + new + text[at + len(old) :]
-        if tomllib.loads(edited) != tomllib.loads(text):
+        if load_toml(edited) != load_toml(text):
             text = edited
         at = text.find(old, at + 1)
     return text

@@ -4,9 +4,10 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, override
 
 from addon.text.masking import MASK, mask_credentials
+from addon.text.sequence_diff import Edit, compare
 from addon.text.unprintable import escape_unprintable
 
 type Kind = Literal["added", "removed", "same", "place"]
@@ -50,13 +51,36 @@ def read_diff(text: str) -> tuple[DiffLine, ...]:
     return tuple(DiffLine(kind, line if kind == "place" else line[1:]) for kind, line in lines)
 
 
+class _Matcher(difflib.SequenceMatcher[str]):
+    """A matcher whose time is bounded."""
+
+    def __init__(self, before: list[str], after: list[str]) -> None:
+        super().__init__()
+        self._edits = compare(before, after)
+
+    @override
+    def get_opcodes(self) -> list[Edit]:
+        return self._edits
+
+
 def _compare(before: str, after: str, context: int) -> Iterator[DiffLine]:
-    lines = difflib.unified_diff(_split(before), _split(after), lineterm="", n=context)
-    for number, line in enumerate(lines):
-        if number < 2:  # The names of the files.
-            continue
-        kind = _SIGNS.get(line[:1], "place")
-        yield DiffLine(kind, line if kind == "place" else _mask(line[1:]))
+    old, new = _split(before), _split(after)
+    for edits in _Matcher(old, new).get_grouped_opcodes(context):
+        (_, start, _, new_start, _), (_, _, end, _, new_end) = edits[0], edits[-1]
+        yield DiffLine("place", f"@@ -{_name_range(start, end)} +{_name_range(new_start, new_end)} @@")
+        for kind, first, last, new_first, new_last in edits:
+            if kind == "equal":
+                yield from (DiffLine("same", _mask(line)) for line in old[first:last])
+                continue
+            yield from (DiffLine("removed", _mask(line)) for line in old[first:last])
+            yield from (DiffLine("added", _mask(line)) for line in new[new_first:new_last])
+
+
+def _name_range(start: int, end: int) -> str:
+    """Return lines as the header of a unified difference has them."""
+    if end - start == 1:
+        return str(start + 1)
+    return f"{start + (end > start)},{end - start}"
 
 
 def _split(text: str) -> list[str]:

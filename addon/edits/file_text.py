@@ -2,15 +2,16 @@
 
 import codecs
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Final
 
 from addon.edits.hidden_values import HiddenText, HiddenValueError, hide_values
-from addon.edits.toml_lines import find_table, make_header, split_lines
+from addon.edits.toml_lines import Statement, find_table, make_header, read_statements, split_lines
 from addon.edits.workspace_files import CHANGED, EditError, Plan, find_file, hash_content
 from addon.settings.sources import Sources
+from addon.text.sequence_diff import compare
 
 MAX_TEXT_CHARS: Final = 300_000
 MAX_LINES: Final = 20_000
@@ -61,6 +62,8 @@ def plan_text(folder: Path, workspace: str, digest: str, typed: str) -> Plan:
     shown = read_editable(folder, workspace)
     if shown.digest != digest:
         raise EditError(CHANGED)
+    if typed.count("\n") > MAX_LINES:
+        raise HiddenValueError(f"the text has more than {MAX_LINES:,} lines")
     text = shown.hidden.restore(typed)
     text = restore_line_ends(shown.source, text)
     return Plan(shown.file, shown.content, text, f"Edit the file of the workspace {workspace}")
@@ -78,21 +81,32 @@ def restore_line_ends(before: str, text: str) -> str:
     new = text.split("\n")
     lines = [f"{line}{usual}" for line in new]
     plain = [line.removesuffix("\r") for line in old]
-    for kind, begin, end, to, _ in SequenceMatcher(None, plain, new).get_opcodes():
+    for kind, begin, end, to, _ in compare(plain, new):
         if kind == "equal":
             lines[to : to + end - begin] = [f"{line}\n" for line in old[begin:end]]
     return "".join(lines).removesuffix("\n").removesuffix("\r")
 
 
-def find_line(text: str, key: str) -> int | None:
-    """Return the number of the line of a key path, such as ``keys[1] (ci).label``, None where it has none."""
+def find_lines(text: str, keys: Sequence[str]) -> list[int | None]:
+    """Return the number of the line of each key path, such as ``keys[1] (ci).label``, None where it has none."""
+    try:
+        statements = list(read_statements(split_lines(text)))
+    except ValueError:
+        return [None] * len(keys)
+    return [_find_line(statements, key) if key else None for key in keys]
+
+
+def _find_line(statements: Sequence[Statement], key: str) -> int | None:
     *path, last = re.sub(r" \([^()]*\)", "", key).split(".")
     found = re.fullmatch(r"([\w-]+)\[([0-9]+)\]", path[0]) if len(path) == 1 else None
     header = {found[1]: [{}]} if found else make_header(*path) if path else None
     try:
-        table = find_table(split_lines(text), header, int(found[2]) if found else 0)
+        table = find_table(statements, header, int(found[2]) if found else 0)
     except ValueError:
-        return None
+        table = []
     name = last.partition("[")[0]
     lines = [one.start for one in table if [*one.parsed] == [name] and not one.is_header]
-    return (lines or [table[0].start] if table else [0])[0] + 1
+    # The key may be a table with a header of its own.
+    lines += [one.start for one in statements if one.is_header and one.parsed == make_header(*path, name)]
+    lines += [table[0].start] if table else [] if path else [0]
+    return lines[0] + 1 if lines else None

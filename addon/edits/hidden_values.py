@@ -5,12 +5,12 @@ value itself never leaves this machine, and can only be where it was: in the sam
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from addon.text.masking import MASK, mask_credentials
+from addon.text.toml import TomlError, load_toml
 
 SECRET_KEYS: Final = ("hash", "previous_hash", "secret")
 MULTI_LINE: Final = (
@@ -111,8 +111,8 @@ def mask_values(text: str) -> str:
 def _parse(text: str) -> Mapping[str, Any] | None:
     """Return the tables of a text, None when it is not TOML."""
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError):
+        return load_toml(text)
+    except TomlError:
         return None
 
 

@@ -1,24 +1,25 @@
 """Edits of a TOML file's text: set, add and remove keys of one table. All other lines stay byte for byte. Pure.
 
-A statement may have several lines. ``tomllib`` itself says where each one ends, and checks the meaning of the result.
+A statement may have several lines. Each edit parses its result, which must have the meaning that is wanted.
 """
 
 import json
 import re
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any, Final
+
+from addon.text.toml import TomlError, find_statements, load_toml
 
 type Value = str | int | bool | datetime | Sequence[str] | Sequence[int]
 """A value of a table. A moment has a time zone."""
 type Changes = Mapping[str, Value | None]
 """New values by key. None removes a key."""
 
-_END: Final = re.compile(r"""[\]}]|\"{3}|'{3}""")
-"""The last line of a statement of several lines has one of these."""
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 NOT_LINES: Final = (
     "can't be edited line by line; write its keys as [[keys]] tables, its rules as [[rules]] tables, and each setting"
@@ -42,7 +43,7 @@ def set_values(text: str, changes: Changes, array: str | None = None, index: int
     A changed value keeps its place and the comment after it. A new key goes below the last one of its table. Raises
     ``ValueError`` for a text that can't be edited in this way.
     """
-    expected = tomllib.loads(text)
+    expected = load_toml(text)
     _apply(changes, expected if array is None else expected[array][index])
     header: Mapping[str, Any] | None = None if array is None else {array: [{}]}
     return check_meaning(_set_values(text, changes, header, index), expected)
@@ -50,7 +51,7 @@ def set_values(text: str, changes: Changes, array: str | None = None, index: int
 
 def set_table_values(text: str, changes: Changes, *path: str) -> str:
     """Return the text with ``changes`` in the table of this dotted name. Else as ``set_values``."""
-    expected = table = tomllib.loads(text)
+    expected = table = load_toml(text)
     for name in path:
         table = table[name]
     _apply(changes, table)
@@ -69,7 +70,7 @@ def _set_values(text: str, changes: Changes, header: Mapping[str, Any] | None, i
     """Return the text with ``changes`` in table ``index`` of those with this header, or in the top level."""
     lines = split_lines(text)
     for key, value in changes.items():
-        table = find_table(lines, header, index)
+        table = find_table(read_statements(lines), header, index)
         found = next((one for one in table if not one.is_header and [*one.parsed] == [key]), None)
         if found is None:
             if value is not None:
@@ -77,7 +78,7 @@ def _set_values(text: str, changes: Changes, header: Mapping[str, Any] | None, i
         elif value is None:
             del lines[found.start : found.end]
         elif found.parsed[key] != _parse(value):
-            lines[found.start : found.end] = [_replace_value(lines[found.start : found.end], key, value)]
+            lines[found.start : found.end] = [_replace_value(lines[found.start : found.end], value)]
     return "".join(lines)
 
 
@@ -92,14 +93,14 @@ def add_table(text: str, array: str, values: Mapping[str, Value]) -> str:
 
     The table goes to the end. There it can't separate a comment from the table below it, and TOML allows it anywhere.
     """
-    expected = tomllib.loads(text)
+    expected = load_toml(text)
     expected[array] = [*expected.get(array, []), parse_values(values)]
     return check_meaning(_append_table(text, f"[[{array}]]", values), expected)
 
 
 def add_named_table(text: str, values: Mapping[str, Value], *path: str) -> str:
     """Return the text with a table of this dotted name at its end. Raises ``ValueError``."""
-    expected = table = tomllib.loads(text)
+    expected = table = load_toml(text)
     for name in path[:-1]:
         table = table.setdefault(name, {})
     if path[-1] in table:
@@ -120,7 +121,7 @@ def format_lines(values: Mapping[str, Value]) -> list[str]:
 
 
 def parse_values(values: Mapping[str, Value]) -> dict[str, Any]:
-    """Return values as ``tomllib`` reads them."""
+    """Return values as ``load_toml`` reads them."""
     return {key: _parse(value) for key, value in values.items()}
 
 
@@ -155,15 +156,17 @@ def _apply(changes: Changes, table: dict[str, Any]) -> None:
 
 
 def _parse(value: Value) -> Any:
-    """Return a value as ``tomllib`` reads it."""
-    return tomllib.loads(f"x = {format_value(value)}")["x"]
+    """Return a value as ``load_toml`` reads it."""
+    return load_toml(f"x = {format_value(value)}")["x"]
 
 
-def find_table(lines: Sequence[str], header: Mapping[str, Any] | None, index: int) -> list[Statement]:
+def find_table(
+    statements: Iterable[Statement], header: Mapping[str, Any] | None, index: int
+) -> list[Statement]:
     """Return the statements of one table, its header included. Raises ``ValueError``."""
     table: list[Statement] = []
     count, is_inside = -1, header is None
-    for statement in read_statements(lines):
+    for statement in statements:
         if statement.is_header:
             is_inside = header is not None and statement.parsed == header
             count += is_inside
@@ -176,25 +179,16 @@ def find_table(lines: Sequence[str], header: Mapping[str, Any] | None, index: in
 
 
 def read_statements(lines: Sequence[str]) -> Iterator[Statement]:
-    start = 0
-    while start < len(lines):
-        if not lines[start].strip() or lines[start].lstrip().startswith("#"):
-            start += 1
-            continue
-        statement = _read_statement(lines, start)
-        yield statement
-        start = statement.end
-
-
-def _read_statement(lines: Sequence[str], start: int) -> Statement:
-    """Return the statement that begins at ``start``: the fewest lines that are TOML by themselves."""
-    for end in range(start + 1, len(lines) + 1):
-        if end > start + 1 and not _END.search(lines[end - 1]):
-            continue
-        with suppress(tomllib.TOMLDecodeError):
-            parsed = tomllib.loads("".join(lines[start:end]))
-            return Statement(start, end, lines[start].lstrip().startswith("["), parsed)
-    raise ValueError(NOT_LINES)
+    """Yield the statements of a text that is TOML. Raises ``ValueError`` for two statements that share a line."""
+    text = "".join(lines)
+    starts = [0, *accumulate(map(len, lines))]
+    for start, end in find_statements(text):
+        first, after = bisect_right(starts, start) - 1, bisect_left(starts, end)
+        try:
+            parsed = load_toml("".join(lines[first:after]))
+        except TomlError:
+            raise ValueError(NOT_LINES) from None
+        yield Statement(first, after, text.startswith("[", start), parsed)
 
 
 def _insert(lines: list[str], table: Sequence[Statement], line: str, line_end: str) -> None:
@@ -209,20 +203,13 @@ def _insert(lines: list[str], table: Sequence[Statement], line: str, line_end: s
     lines.insert(place, f"{indentation}{line}{line_end}")
 
 
-def _replace_value(statement: Sequence[str], key: str, value: Value) -> str:
+def _replace_value(statement: Sequence[str], value: Value) -> str:
     """Return a statement with another value. The comment behind the old value stays."""
     text = "".join(statement)
     begin = text.index("=") + 1
     while text[begin : begin + 1] in (" ", "\t"):
         begin += 1
-    body = text.rstrip("\r\n")
-    end = len(body)
-    for place in (place for place in range(begin, len(body)) if body[place] == "#"):
-        with suppress(tomllib.TOMLDecodeError):
-            if [*tomllib.loads(body[:place])] == [key]:
-                end = place
-                break
-    end = len(body[:end].rstrip())
+    _, end = next(find_statements(text))
     return text[:begin] + format_value(value) + text[end:]
 
 
@@ -231,7 +218,7 @@ def find_line_end(text: str) -> str:
 
 
 def check_meaning(text: str, expected: dict[str, Any]) -> str:
-    with suppress(tomllib.TOMLDecodeError):
-        if tomllib.loads(text) == expected:
+    with suppress(TomlError):
+        if load_toml(text) == expected:
             return text
     raise ValueError(NOT_LINES)

@@ -3,7 +3,6 @@
 A table has the comments directly above its header, and those directly below its last key if a blank line follows.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from addon.edits.toml_lines import (
     read_statements,
     split_lines,
 )
+from addon.text.toml import load_toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def insert_table(text: str, array: str, values: Mapping[str, Value], index: int)
 
     A table that becomes the last one goes below the one before it; the first of all goes to the end of the file.
     """
-    expected = tomllib.loads(text)
+    expected = load_toml(text)
     lines, end = _split(text), find_line_end(text)
     blocks = _find_array(lines, expected, array)
     if not blocks:
@@ -54,7 +54,7 @@ def insert_table(text: str, array: str, values: Mapping[str, Value], index: int)
 
 def remove_table(text: str, array: str, index: int) -> str:
     """Return the text without table ``index`` of the array of tables ``array``. Raises ``ValueError``."""
-    expected = tomllib.loads(text)
+    expected = load_toml(text)
     lines = _split(text)
     block = _find_array(lines, expected, array)[index]
     del expected[array][index]
@@ -65,7 +65,7 @@ def remove_table(text: str, array: str, index: int) -> str:
 
 def remove_named_table(text: str, *path: str) -> str:
     """Return the text without the table of this dotted name. Raises ``ValueError``."""
-    expected = table = tomllib.loads(text)
+    expected = table = load_toml(text)
     for name in path[:-1]:
         table = table[name]
     del table[path[-1]]
@@ -84,7 +84,7 @@ def order_tables(text: str, array: str, order: Sequence[int]) -> str:
 
     The lines between them stay where they are. Raises ``ValueError``.
     """
-    expected = tomllib.loads(text)
+    expected = load_toml(text)
     lines = _split(text)
     blocks = _find_array(lines, expected, array)
     if not blocks:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from addon.settings.builder import BuiltFrom
 from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.file_content import parse_toml
 from addon.settings.sources import FileCopy
+from addon.text.sequence_diff import compare
 
 MAX_NAMED: Final = 20
 """The most files, and the most keys of one file, that are named. The others are counted."""
@@ -75,10 +75,8 @@ def _find_changed_entries(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], name: str
 ) -> Iterator[str]:
     """Yield the changes of entries that have only an order. A removed one has its number from before."""
-    blocks = SequenceMatcher(
-        None, [repr(one) for one in before], [repr(one) for one in after], autojunk=False
-    )
-    for kind, first, last, new_first, new_last in blocks.get_opcodes():
+    edits = compare([repr(one) for one in before], [repr(one) for one in after])
+    for kind, first, last, new_first, new_last in edits:
         if kind == "equal":
             continue
         if last - first == new_last - new_first:

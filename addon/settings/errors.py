@@ -14,6 +14,11 @@ from typing import Any, Final, NamedTuple, Self
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _LABEL_KEYS: Final = ("id", "keywords", "when")
 _MAX_LABEL_CHARS: Final = 64
+_MAX_NAME_CHARS: Final = 200
+
+MAX_ERRORS: Final = 100
+"""The most errors of one file. Each may take a search for the nearest name, and a page shows all."""
+MORE_ERRORS: Final = "further errors are not looked for"
 
 
 class SettingsError(Exception):
@@ -36,18 +41,24 @@ class SettingsError(Exception):
 
 
 class ErrorList:
-    """The errors of parts that do not depend on each other, and are all checked."""
+    """The errors of parts that do not depend on each other, and are all checked, unless there are ``most`` errors."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self.found: list[SettingsError] = []
 
     @contextmanager
     def collect(self) -> Iterator[None]:
-        """Keep a ``SettingsError`` that is raised in the context, and continue after it."""
+        """Keep a ``SettingsError`` that is raised in the context, and continue after it.
+
+        Raise all of them where there are ``most``.
+        """
         try:
             yield
         except SettingsError as error:
             self.add(error)
+            if self._most is not None and len(self.found) >= self._most:
+                raise join_errors([*self.found, SettingsError(error.file, "", MORE_ERRORS)]) from None
 
     def add(self, error: SettingsError) -> None:
         """Keep an error."""
@@ -153,6 +164,7 @@ def join_key_path(*path: str | int | Entry) -> str:
         elif isinstance(part, int):
             text += f"[{part}]"
         else:
+            part = part if len(part) <= _MAX_NAME_CHARS else f"{part[:_MAX_NAME_CHARS]}…"
             name = part if _BARE_KEY.fullmatch(part) else f'"{part}"'
             text += f".{name}" if text else name
     return text

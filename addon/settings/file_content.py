@@ -7,12 +7,12 @@ import codecs
 import errno
 import os
 import stat
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 from addon.settings.errors import SettingsError
+from addon.text.toml import TomlError, load_toml
 
 type Stamp = tuple[int, int, int] | None
 """Numbers that change whenever a file changes; None where there is no file."""
@@ -96,11 +96,9 @@ def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
     if content.startswith(codecs.BOM_UTF8):
         raise SettingsError(file, "", "begins with a byte order mark; save it as UTF-8 without one")
     try:
-        return tomllib.loads(decode_text(content, file))
-    except ValueError as error:
+        return load_toml(decode_text(content, file))
+    except TomlError as error:
         raise SettingsError(file, "", f"is not TOML: {error}") from None
-    except RecursionError:
-        raise SettingsError(file, "", "is not TOML: nested too deeply") from None
 
 
 def make_absolute(path: Path) -> Path:

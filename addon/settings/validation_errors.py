@@ -7,7 +7,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from addon.settings.errors import find_near_name, join_key_path, label_path, suggest_name
+from addon.settings.errors import (
+    MAX_ERRORS,
+    MORE_ERRORS,
+    find_near_name,
+    join_key_path,
+    label_path,
+    suggest_name,
+)
 
 _TOML_WORDS: Final = {
     "missing": "is required",
@@ -34,10 +41,11 @@ class ErrorWriter:
         """Yield key and reason of each error, at most one for each key: unknown keys first, then the others.
 
         A required key that is missing because its name, or that of its table, is misspelled has no error of its own.
+        After ``MAX_ERRORS``, the last one says that there are more.
         """
         described: set[str] = set()
         explained: set[_Path] = set()
-        for detail in sorted(details, key=lambda one: one["type"] != _UNKNOWN):
+        for detail in sorted(details, key=lambda one: one["type"] != _UNKNOWN)[:MAX_ERRORS]:
             path = _path_of(detail)
             if detail["type"] == _UNKNOWN:
                 explained.update(self._explains(path))
@@ -47,6 +55,8 @@ class ErrorWriter:
             if key not in described:
                 described.add(key)
                 yield key, self._reason(detail, path)
+        if len(details) > MAX_ERRORS:
+            yield "", MORE_ERRORS
 
     def _explains(self, path: _Path) -> Iterator[_Path]:
         """Yield what an unknown key explains: a missing key with nearly its name, or the lack of all keys."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 
-from addon.settings.errors import Entry, ErrorList, SettingsError, join_key_path
+from addon.settings.errors import MAX_ERRORS, Entry, ErrorList, SettingsError, join_key_path
 from addon.settings.file_content import parse_toml
 from addon.settings.secrets import Secrets
 from addon.settings.shared_settings import SharedSettings
@@ -53,7 +53,7 @@ def resolve_workspace(
     table: WorkspaceTable, file: Path, shared: SharedSettings, secrets: Secrets
 ) -> Workspace:
     """Return the workspace that ``table`` describes. Raises ``SettingsError`` with each name that does not exist."""
-    errors = ErrorList()
+    errors = ErrorList(MAX_ERRORS)
     for path, slug in _find_model_names(table):
         with errors.collect():
             check_known(slug, shared.models, file, *path, kind="model")

@@ -7,7 +7,7 @@ from typing import Final
 from addon.console.changes.field import DIGEST, Field, FieldErrors, make_fields, show_value
 from addon.console.changes.file_change import IN_USE, FileChange, find_new_warnings
 from addon.console.changes.form import Asked, Change, Form, Place
-from addon.edits.file_text import MAX_TEXT_CHARS, find_line, plan_text, read_editable
+from addon.edits.file_text import MAX_TEXT_CHARS, find_lines, plan_text, read_editable
 from addon.edits.hidden_values import HiddenValueError, mask_values
 from addon.edits.typed_settings import WORKSPACE_SETTINGS, parse_text
 from addon.edits.workspace_files import (
@@ -84,13 +84,14 @@ class TextChange(FileChange):
         files = SettingsFiles(place.conf_file, overlay={self.plan.file: self.plan.after})
         settings = files.load()
         if errors := [one for one in files.errors if one.file == self.plan.file]:
-            raise FieldErrors({"text": "\n".join(self._describe(one) for one in errors)})
+            lines = find_lines(self.plan.after, [one.key for one in errors])
+            raise FieldErrors({"text": "\n".join(map(_describe, errors, lines))})
         return find_new_warnings(settings, place.conf_file)
 
-    def _describe(self, error: SettingsError) -> str:
-        line = find_line(self.plan.after, error.key) if error.key else None
-        where = [f"line {line}"] * (line is not None) + [error.key] * bool(error.key)
-        return ": ".join([*where, error.reason])
+
+def _describe(error: SettingsError, line: int | None) -> str:
+    where = [f"line {line}"] * (line is not None) + [error.key] * bool(error.key)
+    return ": ".join([*where, error.reason])
 
 
 def _read_text(asked: Asked) -> Mapping[str, str]:

@@ -225,3 +225,26 @@ def test_a_long_list_is_parsed_a_few_times_only(monkeypatch: pytest.MonkeyPatch)
 def test_a_statement_of_several_lines_is_found_as_a_whole(before: str) -> None:
     text = f"{before}\nb = 1\n"
     assert set_values(text, {"a": 2, "b": 3}) == "a = 2\nb = 3\n"
+
+
+HOSTILE = (
+    "alert_at_percent = [\n" + "# ] }\n" * 1_000 + "80]  # the end\n" + "[[keys]]\n" + "# ]\n" * 1_000,
+    'name = "' + "#" * 20_000 + '"  # the name\nalert_at_percent = [80]\n',
+    'default_model = """\n' + "# ]\n" * 1_000 + '"""\nalert_at_percent = [80]',
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_an_edit_parses_each_line_only_a_few_times(text: str, monkeypatch: pytest.MonkeyPatch):
+    read = 0
+
+    def count(text: str) -> dict[str, Any]:
+        nonlocal read
+        read += len(text)
+        return tomllib.loads(text)
+
+    monkeypatch.setattr("addon.edits.toml_lines.load_toml", count)
+    edited = set_values(text, {"alert_at_percent": [50], "name": "x"})
+    assert tomllib.loads(edited)["alert_at_percent"] == [50]
+    assert edited.count("# the ") == text.count("# the ")
+    assert read < 8 * len(text) + 1_000

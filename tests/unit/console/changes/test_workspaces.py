@@ -8,6 +8,7 @@ from rig.settings_files import HASH_A, edit
 
 from addon.console.changes import workspaces
 from addon.console.changes.maker import Maker, RefusedError
+from addon.settings.errors import MAX_ERRORS, MORE_ERRORS
 from unit.console.changes.test_forms import bytes_of, refused, text_of
 from unit.console.changes.test_maker import AT_ACME, lines, make
 
@@ -68,3 +69,49 @@ async def test_a_text_is_refused_when_the_file_has_changed(maker: Maker, acme: P
     edit(acme, "", "# by hand\n")
     with pytest.raises(RefusedError, match="has changed since this form was opened"):
         await maker.show(workspaces.TEXT, AT_ACME, {**shown, "text": "name = 'x'\n"})
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("a." * 50_000 + "a = 1\n", "is not TOML: a key has more than 16 parts (at line 2)"),
+        ("x = " + "[" * 50_000, "is not TOML: nested too deeply (at line 2)"),
+        ("x = " + "{ a = " * 20_000, "is not TOML: nested too deeply (at line 2)"),
+        ("rpm_override = 0x" + "f" * 20, "is not TOML: an integer has more than 64 bits (at line 2)"),
+        ("rpm_override = 0x" + "f" * 50_000, "line 2 has a hash or a secret"),
+        ("rpm_override = " + "9_" * 50_000 + "9", "an integer has more than 64 bits (at line 2)"),
+        ("rpm_override = 1\n" * 2_000, "is not TOML: Cannot overwrite a value (at line 3, column 17)"),
+        ('label = "\0"', "is not TOML: Illegal character '\\x00' (at line 2, column 10)"),
+        ("\ufeffplan = 1", "is not TOML: Invalid statement (at line 2, column 1)"),
+        ("plan = 'pro'\rsafety_net = true\n", "is not TOML: Expected newline"),
+        ("plan = '" + "x" * 200_000 + "'", "line 2: plan: must be 'standard' or 'pro'"),
+        ("x" * 200_000 + " = 1", 'xxx…": unknown key'),
+        ("#\n" * 20_000, "the text has more than 20,000 lines"),
+    ],
+)
+async def test_a_hostile_text_is_refused_with_its_line(
+    maker: Maker, acme: Path, text: str, error: str
+) -> None:
+    before = bytes_of(acme)
+    errors = await refused(maker, workspaces.TEXT, AT_ACME, text=f"name = 'x'\n{text}")
+    assert error in errors["text"]
+    assert len(errors["text"]) < 2_000
+    assert bytes_of(acme) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"key{number} = 1\n" for number in range(1_000)),
+        "".join(f"[table{number}]\n" for number in range(1_000)),
+        "".join(f"[[rules]]\nkeywords = ['a']\nmodel = 'gpt{number}'\n" for number in range(300)),
+        "[[rules]]\n" * 1_000,
+        "".join(f"[byok.x{number}]\nsecret = 'env:X'\n" for number in range(300)),
+    ],
+)
+async def test_a_text_with_many_errors_shows_the_first(maker: Maker, acme: Path, text: str) -> None:
+    errors = await refused(maker, workspaces.TEXT, AT_ACME, text=f"name = 'x'\n{text}")
+    *shown, last = errors["text"].split("\n")
+    assert len(shown) == MAX_ERRORS
+    assert all(line.startswith("line ") for line in shown)
+    assert last == MORE_ERRORS
