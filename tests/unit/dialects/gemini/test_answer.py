@@ -1,55 +1,17 @@
 """Gemini's answers, whole and streamed, become chat completions with what the official SDK reads in them."""
 
-import copy
 import json
-from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat import ChatCompletionChunk
+from rig.gemini_answers import CREATED_S, SLUG, USAGE, answer, choice, streamed, whole
 from rig.readers import chat, difference, gemini_sdk
 
-from addon.dialects.gemini.answer import GeminiStream, to_completion
-
-SLUG, CREATED_S = "gemini-3", 1_700_000_000
-USAGE = {"promptTokenCount": 5, "candidatesTokenCount": 7, "totalTokenCount": 12}
-
-
-def answer(*parts: dict[str, Any], finish: str | None = "STOP", **more: Any) -> dict[str, Any]:
-    """Return one event, or a whole answer; ``more`` are its own members, not its candidate's."""
-    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
-    if finish is not None:
-        candidate["finishReason"] = finish
-    return {"candidates": [candidate], "responseId": "r1", "modelVersion": "gemini-3-internal"} | more
-
-
-def whole(native: dict[str, Any]) -> dict[str, Any]:
-    """Return the completion. The SDK's types accept it, except for counts and an end that Gemini did not report."""
-    made = to_completion(native, SLUG, CREATED_S)
-    counts = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0} | made.get("usage", {})
-    ends = [one | {"finish_reason": one["finish_reason"] or "stop"} for one in made["choices"]]
-    ChatCompletion.model_validate(json.loads(json.dumps(made | {"usage": counts, "choices": ends})))
-    return made
-
-
-def choice(native: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = whole(native)["choices"][0]
-    return found
-
-
-def streamed(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    stream = GeminiStream(SLUG, CREATED_S)
-    chunks = [made for event in events for made in stream.read(event)]
-    assert stream.has_finished
-    chunks += stream.finish()
-    for made in chunks:
-        counts = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0} | made.get("usage", {})
-        ChatCompletionChunk.model_validate(made | {"usage": counts})
-    return chunks
+from addon.dialects.gemini.answer import to_completion
 
 
 def test_a_whole_answer_is_a_completion_with_the_catalog_slug():
@@ -249,155 +211,6 @@ def test_pictures_become_images_and_other_parts_are_passed_on():
     }
     assert "gemini-3-internal" not in json.dumps(made)
 
-
-# --- usage -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("metadata", "usage"),
-    [
-        (
-            {
-                "promptTokenCount": 10,
-                "toolUsePromptTokenCount": 4,
-                "candidatesTokenCount": 20,
-                "thoughtsTokenCount": 30,
-                "cachedContentTokenCount": 8,
-                "totalTokenCount": 64,
-                "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 10}],
-            },
-            {
-                "prompt_tokens": 14,
-                "completion_tokens": 20,
-                "total_tokens": 64,
-                "prompt_tokens_details": {"cached_tokens": 8},
-                "completion_tokens_details": {"reasoning_tokens": 30},
-            },
-        ),
-        (
-            {"promptTokenCount": 10, "thoughtsTokenCount": 3, "totalTokenCount": 13},
-            {
-                "prompt_tokens": 10,
-                "completion_tokens": 0,
-                "total_tokens": 13,
-                "completion_tokens_details": {"reasoning_tokens": 3},
-            },
-        ),
-        ({"cachedContentTokenCount": 0}, {"prompt_tokens_details": {"cached_tokens": 0}}),
-        ({"promptTokenCount": "10", "totalTokenCount": True}, {"prompt_tokens": 10}),
-        ({"promptTokenCount": "ten", "candidatesTokenCount": [1], "totalTokenCount": True}, None),
-        ({"trafficType": "ON_DEMAND"}, None),
-        (None, None),
-    ],
-)
-def test_a_count_that_was_not_reported_stays_absent(metadata: Any, usage: Any):
-    native = answer({"text": "x"}, usageMetadata=metadata)
-    assert whole(native).get("usage") == usage
-    assert [made["usage"] for made in streamed([native]) if "usage" in made] == ([usage] if usage else [])
-
-
-def test_a_cut_stream_reports_only_final_counts():
-    metadata = USAGE | {"thoughtsTokenCount": 90, "cachedContentTokenCount": 2}
-    prompt = {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 2}}
-    hidden = GeminiStream(SLUG, CREATED_S)
-    hidden.read(answer({"text": "x"}, finish=None, usageMetadata=metadata))
-    assert not hidden.has_finished
-    assert hidden.usage == prompt | {"completion_tokens_details": {"reasoning_tokens": 90}}
-    shown = GeminiStream(SLUG, CREATED_S)
-    shown.read(answer({"text": "x", "thought": True}, finish=None, usageMetadata=metadata))
-    assert shown.usage == prompt
-
-
-def test_earlier_counts_are_final_once_the_answer_has_ended():
-    chunks = streamed([answer({"text": "x"}, finish=None, usageMetadata=USAGE), answer({"text": "y"})])
-    assert chunks[-1]["usage"] == {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
-
-
-# --- bodies that are not answers -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "native",
-    [
-        {},
-        {"this": [{"is": "not"}]},
-        {"candidates": []},
-        {"candidates": [], "promptFeedback": {"safetyRatings": []}},
-        {"candidates": {}, "usageMetadata": USAGE},
-    ],
-)
-def test_a_body_without_candidates_is_not_an_answer(native: dict[str, Any]):
-    with pytest.raises(ValueError, match="has no candidates"):
-        to_completion(native, SLUG, CREATED_S)
-    stream = GeminiStream(SLUG, CREATED_S)
-    assert stream.read(native) == [] and not stream.has_finished
-
-
-@pytest.mark.parametrize(
-    "candidates",
-    [
-        "x",
-        ["x"],
-        [{"index": "0"}],
-        [{"content": "x"}],
-        [{"content": {"parts": "x"}}],
-        [{"content": {"parts": ["x"]}}],
-        [{"content": {"parts": [{"functionCall": "x"}]}}],
-        [{"content": {"parts": [{"functionCall": {"args": {}}}]}}],
-        [{"content": {"parts": [{"functionCall": {"name": "f", "args": [1]}}]}}],
-        [{"logprobsResult": {"chosenCandidates": "x"}}],
-    ],
-)
-def test_a_malformed_answer_is_a_value_error(candidates: Any):
-    native = {"candidates": candidates}
-    with pytest.raises(ValueError):
-        to_completion(native, SLUG, CREATED_S)
-    with pytest.raises(ValueError):
-        GeminiStream(SLUG, CREATED_S).read(native)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-    max_leaves=5,
-)
-MEMBERS = st.sampled_from(
-    ["text", "thought", "functionCall", "inlineData", "thoughtSignature", "name", "args", "id", "mimeType"]
-)
-GARBLED_PART = st.dictionaries(MEMBERS, JSON | st.dictionaries(MEMBERS, JSON, max_size=3), max_size=3)
-GARBLED_CANDIDATE = st.fixed_dictionaries(
-    {},
-    optional={
-        "content": JSON | st.fixed_dictionaries({"parts": JSON | st.lists(GARBLED_PART, max_size=3)}),
-        "index": JSON,
-        "finishReason": JSON,
-        "logprobsResult": JSON
-        | st.fixed_dictionaries({"chosenCandidates": JSON | st.lists(JSON), "topCandidates": JSON}),
-    },
-)
-
-
-@given(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "candidates": JSON | st.lists(GARBLED_CANDIDATE, max_size=2),
-            "promptFeedback": JSON,
-            "usageMetadata": JSON | st.dictionaries(st.sampled_from(list(USAGE)), JSON),
-            "responseId": JSON,
-        },
-    )
-)
-def test_any_answer_is_read_or_is_a_value_error(native: dict[str, Any]):
-    before = copy.deepcopy(native)
-    stream = GeminiStream(SLUG, CREATED_S)
-    for read in (lambda: to_completion(native, SLUG, CREATED_S), lambda: stream.read(native), stream.finish):
-        with suppress(ValueError):
-            json.dumps(read())
-    assert native == before
-
-
-# --- as the SDK reads it ---------------------------------------------------------------------------------------
 
 TEXTS = st.text(max_size=8)
 OBJECTS = st.dictionaries(st.text("ab", min_size=1, max_size=3), st.integers() | TEXTS, max_size=2)
