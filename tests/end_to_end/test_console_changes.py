@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from html import unescape
 from time import monotonic, sleep
 
@@ -33,10 +34,16 @@ def closed(_shared_gateway: Gateway) -> str:
     return _shared_gateway.admin_url
 
 
-@pytest.fixture
-def console(gateway: Gateway) -> Iterator[httpx.Client]:
+@contextmanager
+def log_in(gateway: Gateway) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=gateway.admin_url, timeout=BOUND_S, trust_env=False) as client:
         client.post("/login", data={"_xsrf": form_token(client.get("/login")), "password": PASSWORD})
+        yield client
+
+
+@pytest.fixture
+def console(gateway: Gateway) -> Iterator[httpx.Client]:
+    with log_in(gateway) as client:
         yield client
 
 
@@ -112,6 +119,36 @@ def test_a_key_is_rotated_and_revoked(gateway: Gateway, console: httpx.Client) -
     assert status_of(gateway, second) == 401
 
 
+def test_a_change_is_confirmed_in_its_session_only(gateway: Gateway, console: httpx.Client) -> None:
+    path = "/changes/keys/create/acme"
+    shown = send(console, path, id="copied")
+    token = token_of(shown)
+    with log_in(gateway) as other:
+        own_form = form_token(other.get(path))
+        assert other.post(path, data={"_xsrf": own_form, "token": token}).status_code == 409
+        # Neither a copied page nor a copied cookie is enough: each form has the token of its session.
+        assert other.post(path, data={"_xsrf": form_token(shown), "token": token}).status_code == 403
+        assert httpx.post(f"{gateway.admin_url}{path}", data={"token": token}).status_code in (303, 401, 403)
+        done = confirm(console, path, shown).headers["location"]
+        assert other.get(done).status_code == 404
+    [key] = KEYS.findall(console.get(done).text)
+    wait_for_status(gateway, key, 400)
+
+
+def test_a_logout_ends_what_waits_for_its_confirmation(gateway: Gateway) -> None:
+    path = "/changes/keys/create/acme"
+    with log_in(gateway) as console, httpx.Client(base_url=gateway.admin_url, timeout=BOUND_S) as thief:
+        shown = send(console, path, id="late")
+        thief.cookies.update(console.cookies)
+        assert thief.get(path).status_code == 200
+        console.post("/logout", data={"_xsrf": form_token(shown)})
+        assert confirm(thief, path, shown).headers["location"].startswith("/login")
+        console.post("/login", data={"_xsrf": form_token(console.get("/login")), "password": PASSWORD})
+        again = console.post(path, data={"_xsrf": form_token(console.get(path)), "token": token_of(shown)})
+        assert again.status_code == 409
+    assert 'id = "late"' not in (gateway.folder / "policies/workspaces/acme.toml").read_text()
+
+
 def test_a_form_has_the_current_values_and_keeps_what_was_typed(console: httpx.Client) -> None:
     path = "/changes/keys/set/acme/ci"
     change(console, path, label='<script>"x"', request_cap="9000")
@@ -151,7 +188,8 @@ def test_a_wallet_is_credited_once(gateway: Gateway, console: httpx.Client) -> N
     path = "/changes/wallet/credit/bare"
     shown = send(console, path, amount="12.5", reference="invoice 7")
     assert "balance 12.50 USD" in shown.text
-    assert confirm(console, path, shown).headers == confirm(console, path, shown).headers
+    first, second = confirm(console, path, shown), confirm(console, path, shown)
+    assert first.headers["location"] == second.headers["location"]
     assert "The balance is 10.00 USD" in change(
         console, "/changes/wallet/debit/bare", amount="2.5", reference="refund"
     )

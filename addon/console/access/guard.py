@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hashlib
 import logging
 import socket
 import time
@@ -55,6 +56,11 @@ class Visitor:
     session: Session | None = None
     form_token: str = ""
     cookie: Cookie | None = None
+
+    @property
+    def shown_session(self) -> str:
+        """The name of the session in the audit log: equal for all requests of a login, no help to find its cookie."""
+        return hashlib.sha256(self.session.id.encode()).hexdigest()[:16] if self.session else ""
 
 
 class Guard:

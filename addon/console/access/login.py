@@ -85,4 +85,5 @@ class LogoutHandler(ConsoleHandler):
         """End the session, and show the form to log in."""
         if self.visitor.session:
             self.use_cookie(await self.guard.log_out(self.request, self.visitor.session))
+            self.settings["maker"].forget(self.visitor.shown_session)
         self.redirect("/login", status=303)

@@ -1,7 +1,6 @@
 """The handlers of forms: their pages, and the page of a result. Sources: ``changes/__init__.py``, docs/console.md."""
 
 import asyncio
-import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, override
 
@@ -25,7 +24,7 @@ READ_LOOK_S: Final = 0.1
 
 BUSY: Final = "Too many changes are asked for at once. Try again."
 NOT_WAITING: Final = (
-    "This change was shown too long ago, or before the gateway was restarted."
+    "This change was shown too long ago, in another session, or before the gateway was restarted."
     " The audit log says whether it was made."
 )
 
@@ -71,7 +70,7 @@ class FormHandler(ConsoleHandler):
         if token := self.get_body_argument("token", ""):
             return await self._confirm(token)
         try:
-            preview = await self.maker.show(self.form, self.names, typed)
+            preview = await self.maker.show(self.form, self.names, typed, self.visitor.shown_session)
         except FieldErrors as errors:
             return self._show_form(mask_refused(self.form.fields, typed), errors.errors, status=400)
         except RefusedError as error:
@@ -81,7 +80,7 @@ class FormHandler(ConsoleHandler):
         return self._show_preview(preview, typed)
 
     async def _confirm(self, token: str) -> None:
-        waiting = self.maker.waiting.get(token)
+        waiting = self.maker.waiting.get(token, self.visitor.shown_session)
         if waiting is None or (waiting.asked.form, waiting.asked.names) != (self.form, self.names):
             return self.fail(409, NOT_WAITING)
         try:
@@ -99,10 +98,7 @@ class FormHandler(ConsoleHandler):
         return self.get_body_argument(name, "", strip=False).replace("\r\n", "\n")
 
     def _who(self) -> Who:
-        session = self.visitor.session
-        # Equal for all changes of a login, and no help to find its cookie.
-        shown = hashlib.sha256(session.id.encode()).hexdigest()[:16] if session else ""
-        return Who(find_client(self.request), shown)
+        return Who(find_client(self.request), self.visitor.shown_session)
 
     def _show_form(
         self,
@@ -143,7 +139,7 @@ class DoneHandler(ConsoleHandler):
 
     async def get(self, name: str) -> None:
         """Show the result. A new workspace has a page as soon as its file is read: wait for it, so that links work."""
-        result = self.maker.results.get(name)
+        result = self.maker.results.get(name, self.visitor.shown_session)
         if result is None:
             return self.fail(404, "There is no such result any more. The audit log has all changes.")
         for _ in range(READ_LOOKS if result.action == "workspaces create" else 0):

@@ -86,8 +86,13 @@ class Maker:
         """Return texts that may be typed into the fields of a form."""
         return form.suggest(self._settings())
 
-    async def show(self, form: Form, names: Mapping[str, str], typed: Mapping[str, str]) -> Preview:
-        """Return what a change would do. Raises ``FieldErrors``, RefusedError and BusyError."""
+    async def show(
+        self, form: Form, names: Mapping[str, str], typed: Mapping[str, str], session: str = ""
+    ) -> Preview:
+        """Return what a change would do. Only ``session`` can confirm it, see ``Who``.
+
+        Raises ``FieldErrors``, RefusedError and BusyError.
+        """
         # A secret does not wait for the confirmation as it was typed.
         kept = {one.name: typed.get(one.name, "") for one in form.fields if one.kind != "password"}
         empty = replace(self._ask(form, names), typed=kept)
@@ -101,7 +106,7 @@ class Maker:
                 raise place_error(error, asked) from None
 
         asked, change, warnings = await self._run(plan)
-        token = self.waiting.put(Waiting(asked, change.digest))
+        token = self.waiting.put(Waiting(asked, change.digest), session)
         return Preview(token, change.summary, change.lines, warnings, change.notes)
 
     async def confirm(self, waiting: Waiting, who: Who) -> str:
@@ -112,7 +117,7 @@ class Maker:
         making = waiting.making
         if making is None:
             making = waiting.making = asyncio.create_task(self._run(lambda: self._make(waiting, who)))
-            making.add_done_callback(self._forget_key)
+            making.add_done_callback(lambda made: self._forget_key(made, who.session))
         try:
             # The change goes on when the client of one of its confirmations leaves.
             return await asyncio.shield(making)
@@ -130,11 +135,16 @@ class Maker:
         """Begin no more changes."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _forget_key(self, making: "asyncio.Task[str]") -> None:
+    def forget(self, session: str) -> None:
+        """Forget what waits for a session that has ended: its changes, and new keys that it has not seen."""
+        self.waiting.drop(session)
+        self.results.drop(session)
+
+    def _forget_key(self, making: "asyncio.Task[str]", session: str) -> None:
         """Let a change that was made forget its new key after a minute. Its client may have left."""
         if making.cancelled() or making.exception():
             return
-        if result := self.results.get(making.result()):
+        if result := self.results.get(making.result(), session):
             making.get_loop().call_later(SECRET_S, result.take_key)
 
     def _ask(self, form: Form, names: Mapping[str, str]) -> Asked:
@@ -167,7 +177,7 @@ class Maker:
             if change.digest != waiting.digest:
                 raise EditError(CHANGED_SINCE)
             done = _apply(change, asked, who, audit)
-        return self.results.put(_make_result(change, asked, done))
+        return self.results.put(_make_result(change, asked, done), who.session)
 
     def _settle_dead(self) -> None:
         settings = self._settings()

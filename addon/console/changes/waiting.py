@@ -47,28 +47,32 @@ class Result:
 
 
 class ExpiringValues[T]:
-    """Values by a random name, for a bounded time."""
+    """Values by a random name, for a bounded time. Each is for one session only."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._values: dict[str, tuple[float, T]] = {}
+        self._values: dict[str, tuple[float, str, T]] = {}
 
-    def put(self, value: T) -> str:
-        """Keep a value, and return its name."""
+    def put(self, value: T, session: str) -> str:
+        """Keep a value for a session, and return its name."""
         self._drop_old()
         while len(self._values) >= MAX_WAITING:
             del self._values[next(iter(self._values))]
         name = secrets.token_urlsafe(24)
-        self._values[name] = (self._clock.monotonic_s(), value)
+        self._values[name] = (self._clock.monotonic_s(), session, value)
         return name
 
-    def get(self, name: str) -> T | None:
-        """Return the value of a name, None when it is not kept any more."""
+    def get(self, name: str, session: str) -> T | None:
+        """Return the value of a name, None when it is not kept any more, or is not for this session."""
         self._drop_old()
-        found = self._values.get(name)
-        return found and found[1]
+        _, owner, value = self._values.get(name, (0, None, None))
+        return value if owner == session else None
+
+    def drop(self, session: str) -> None:
+        """Forget all values of a session."""
+        self._values = {name: one for name, one in self._values.items() if one[1] != session}
 
     def _drop_old(self) -> None:
         until_s = self._clock.monotonic_s() - KEPT_S
-        for name in [name for name, (since_s, _) in self._values.items() if since_s < until_s]:
+        for name in [name for name, (since_s, _, _) in self._values.items() if since_s < until_s]:
             del self._values[name]

@@ -40,7 +40,7 @@ async def make(maker: Maker, form: Form, names: Mapping[str, str], **typed: str)
     """Show a change, and confirm it."""
     current = await maker.read_current(form, names)
     preview = await maker.show(form, names, {**current, **typed})
-    waiting = maker.waiting.get(preview.token)
+    waiting = maker.waiting.get(preview.token, "")
     assert waiting is not None
     return await maker.confirm(waiting, WHO)
 
@@ -67,7 +67,7 @@ async def test_a_change_keeps_comments_and_has_one_line(maker: Maker, conf: Path
 
 async def test_confirmations_at_once_make_one_change(maker: Maker, conf: Path) -> None:
     preview = await maker.show(keys.CREATE, AT_ACME, {"label": "twice"})
-    waiting = maker.waiting.get(preview.token)
+    waiting = maker.waiting.get(preview.token, "")
     assert waiting is not None
     results = await asyncio.gather(*(maker.confirm(waiting, WHO) for _ in range(5)))
     assert len(set(results)) == 1
@@ -76,7 +76,7 @@ async def test_confirmations_at_once_make_one_change(maker: Maker, conf: Path) -
 
 
 async def test_a_new_key_is_shown_once_and_is_nowhere_else(maker: Maker, conf: Path) -> None:
-    result = maker.results.get(await make(maker, keys.CREATE, AT_ACME, id="phone"))
+    result = maker.results.get(await make(maker, keys.CREATE, AT_ACME, id="phone"), WHO.session)
     assert result is not None
     key = result.take_key()
     assert key is not None
@@ -97,7 +97,7 @@ async def test_a_file_that_has_changed_since_is_refused(maker: Maker, conf: Path
     if not new:
         edit(conf.parent / ACME, "# by hand\n", "")
     before = (conf.parent / ACME).read_bytes()
-    waiting = maker.waiting.get(preview.token)
+    waiting = maker.waiting.get(preview.token, "")
     assert waiting is not None
     if new:
         with pytest.raises(RefusedError, match="the file has changed since"):
@@ -148,7 +148,7 @@ async def test_a_key_of_a_file_that_does_not_load_is_revoked(maker: Maker, conf:
     edit(conf.parent / ACME, 'plan = "pro"', 'plan = "gold"')
     preview = await maker.show(keys.REVOKE, CI, {})
     assert "plan" in preview.warnings[0]
-    waiting = maker.waiting.get(preview.token)
+    waiting = maker.waiting.get(preview.token, "")
     assert waiting is not None
     with pytest.raises(RefusedError, match="turned off in its file, which does not load"):
         await maker.confirm(waiting, WHO)
@@ -162,9 +162,9 @@ async def test_one_reference_is_credited_once(maker: Maker, conf: Path) -> None:
     assert [line.text for line in first.lines][1:] == ["balance 0.00 USD", "balance 12.50 USD"]
     again = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "12.5", "reference": "invoice 7"})
     for preview in (first, again):
-        waiting = maker.waiting.get(preview.token)
+        waiting = maker.waiting.get(preview.token, "")
         assert waiting is not None
-        result = maker.results.get(await maker.confirm(waiting, WHO))
+        result = maker.results.get(await maker.confirm(waiting, WHO), WHO.session)
         assert result is not None
         assert result.is_made == (preview is first)
     [line] = lines(conf)
@@ -224,7 +224,7 @@ async def change_until_killed(conf, ready):
         number = int(current["request_cap"] or 0) + 1
         preview = await maker.show(keys.SET, CI, {**current, "request_cap": str(number)})
         os.write(ready, b"x")
-        await maker.confirm(maker.waiting.get(preview.token), Who("::1", ""))
+        await maker.confirm(maker.waiting.get(preview.token, ""), Who("::1", ""))
 
 conf, rounds = Path(sys.argv[1]), int(sys.argv[2])
 for _ in range(rounds):
@@ -262,9 +262,25 @@ async def test_a_change_that_found_no_place_can_be_confirmed_again(maker: Maker,
     waiting = []
     for number in range(MAX_WAITING + 2):
         shown = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "1", "reference": f"INV-{number}"})
-        waiting.append(maker.waiting.get(shown.token))
+        waiting.append(maker.waiting.get(shown.token, ""))
     first = await asyncio.gather(*(maker.confirm(one, WHO) for one in waiting if one), return_exceptions=True)
     assert [type(one) for one in first].count(BusyError) == 2
     again = await asyncio.gather(*(maker.confirm(one, WHO) for one in waiting if one))
     assert len(set(again)) == len(lines(conf)) == MAX_WAITING + 2
     assert [one for one in first if isinstance(one, str)] == list(again[:MAX_WAITING])
+
+
+async def test_a_change_and_its_result_are_for_one_session(maker: Maker) -> None:
+    preview = await maker.show(keys.CREATE, AT_ACME, {}, WHO.session)
+    assert maker.waiting.get(preview.token, "") is None
+    assert maker.waiting.get(preview.token, "fedcba9876543210") is None
+    waiting = maker.waiting.get(preview.token, WHO.session)
+    assert waiting is not None
+    result = await maker.confirm(waiting, WHO)
+    assert maker.results.get(result, "fedcba9876543210") is None
+    assert maker.results.get(result, WHO.session) is not None
+    other = await maker.show(keys.SET, CI, {"label": "CI"}, "fedcba9876543210")
+    maker.forget(WHO.session)
+    assert maker.waiting.get(preview.token, WHO.session) is None
+    assert maker.results.get(result, WHO.session) is None
+    assert maker.waiting.get(other.token, "fedcba9876543210") is not None

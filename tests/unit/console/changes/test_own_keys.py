@@ -19,7 +19,7 @@ async def test_an_own_key_is_sealed_and_never_shown(
     before = text_of(acme)
     typed = {**await maker.read_current(own_keys.ADD, AT_ACME), "provider": "OPENAI", "secret": SECRET}
     preview = await maker.show(own_keys.ADD, AT_ACME, typed)
-    waiting = maker.waiting.get(preview.token)
+    waiting = maker.waiting.get(preview.token, "")
     assert waiting is not None
     assert SECRET not in f"{preview}{waiting.asked.typed}{waiting.asked.values}"
     await make(maker, own_keys.ADD, AT_ACME, provider="OPENAI", secret=SECRET)
