@@ -1,66 +1,24 @@
-"""``tollgate explain``: the output for people and for programs, and the errors of wrong use."""
+"""``tollgate explain``: the output for people and for programs."""
 
 import json
-import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from rig import explained
-from rig.commands import run_alone
-from rig.configuration import PROVIDER_KEY, ROOT, Configuration, model, new_key, provider
+from rig.configuration import PROVIDER_KEY, ROOT, Configuration
+from rig.explain_commands import BASE, HELLO, asked, record, table, write_folder
 from rig.money import credit
 from rig.service_accounts import key_file
 from rig.settings_files import edit
 
-from addon.cli import main
-
-BASE = "https://provider.example/v1"
 COLUMNS = 100
-HELLO = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    keys = {name: new_key() for name in explained.NAMES}
-    settings = explained.settings(BASE, keys)
-    settings["providers"]["VERTEX"] = provider(
-        BASE, auth="google_service_account", platform_key="env:TEST_ACCOUNT"
-    )
-    settings["models"] = settings["models"] | {"account": model(provider="VERTEX")}
-    explained.write_policy(tmp_path)
-    Configuration(**settings).write(tmp_path)
+    write_folder(tmp_path)
     return tmp_path
-
-
-def run(folder: Path, *words: str, body: Any = None, **environment: str | None) -> Result:
-    """Run ``tollgate explain`` with ``body`` in standard input: bytes unchanged, anything else as JSON."""
-    content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
-    arguments = [
-        "explain",
-        "--conf",
-        str(folder / "proxy.conf"),
-        *words,
-        *(["-"] if body is not None else []),
-    ]
-    return CliRunner(env=explained.ENVIRONMENT | environment).invoke(main, arguments, input=content)
-
-
-def table(folder: Path, workspace: str, body: Any, *words: str, **environment: str | None) -> str:
-    result = run(folder, "--workspace", workspace, *words, body=body, **environment)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def record(folder: Path, workspace: str, body: Any, *words: str, **environment: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(table(folder, workspace, body, "--json", *words, **environment))
-    return found
-
-
-def asked(**fields: Any) -> dict[str, Any]:
-    return {"messages": HELLO} | fields
 
 
 # For people.
@@ -212,125 +170,3 @@ def test_no_secret_is_shown(folder: Path) -> None:
                 "uthorization",
             ):
                 assert secret not in shown
-
-
-# The body, the workspace and the key.
-
-
-def test_a_body_may_be_in_a_file(folder: Path) -> None:
-    file = folder / "body.json"
-    file.write_text(json.dumps(asked(max_tokens=3)), encoding="utf-8")
-    result = run(folder, "--workspace", "plain", "--json", str(file))
-    assert json.loads(result.stdout)["attempts"][0]["caps"]["sent"] == 3
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b'{"messages": "\xff"}', b'{"messages": [], "messages": []}']
-)
-def test_an_invalid_body_is_a_refusal_and_not_an_error(folder: Path, body: bytes) -> None:
-    found = record(folder, "plain", body)
-    assert (found["refusal"]["step"], found["refusal"]["status"]) == ("body", 400)
-    assert found["attempts"] == []
-
-
-def test_the_first_active_key_is_the_default(folder: Path) -> None:
-    file = folder / "policies" / "workspaces" / "plain.toml"
-    for name in ("plain", "retired"):
-        edit(file, f'id = "{name}"', f'id = "{name[::-1]}"')
-    edit(file, "active = true", "active = maybe")
-    edit(file, "active = false", "active = true")
-    edit(file, "active = maybe", "active = false")
-    assert record(folder, "plain", asked())["key_id"] == "deriter"
-    edit(file, "active = true", "active = false")
-    found = record(folder, "plain", asked())
-    assert (found["refusal"]["step"], found["refusal"]["code"]) == ("key", "invalid_api_key")
-
-
-def test_the_models_and_the_expiry_of_a_key_are_explained(folder: Path) -> None:
-    file = folder / "policies" / "workspaces" / "plain.toml"
-    edit(file, "active = true", 'active = true\nmodels = ["nothing*"]')
-    found = record(folder, "plain", asked(), "--key", "plain")
-    assert (found["refusal"]["step"], found["refusal"]["code"]) == ("routing", "byok_required")
-    assert "it may use nothing*" in found["refusal"]["message"]
-    edit(file, "active = true", "active = true\nexpires_at = 2026-01-01T00:00:00Z")
-    found = record(folder, "plain", asked(), "--key", "plain")
-    assert (found["refusal"]["step"], found["refusal"]["code"]) == ("key", "invalid_api_key")
-    assert found["refusal"]["why"] == "key plain expired at 2026-01-01T00:00:00.000+00:00"
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "message"),
-    [
-        (("--workspace", "plane"), 1, 'unknown workspace "plane"; did you mean "plain"?'),
-        (
-            ("--workspace", "plain", "--key", "retried"),
-            1,
-            'unknown key "retried" of workspace plain; did you mean "retired"?',
-        ),
-        ((), 2, "Missing option '--workspace'"),
-        (("--workspace", "plain", "--jsn"), 2, "No such option"),
-    ],
-)
-def test_wrong_use_gives_one_line(folder: Path, words: tuple[str, ...], status: int, message: str) -> None:
-    result = run(folder, *words, body=asked())
-    assert (result.exit_code, result.stdout) == (status, "")
-    assert message in result.stderr
-
-
-def test_a_body_that_can_not_be_read_is_an_error(folder: Path) -> None:
-    result = run(folder, "--workspace", "plain", str(folder / "none.json"))
-    assert (result.exit_code, result.stderr) == (
-        1,
-        f"Error: {folder / 'none.json'}: No such file or directory\n",
-    )
-    assert run(folder, "--workspace", "plain").exit_code == 2
-
-
-def test_files_that_do_not_load_are_an_error(folder: Path) -> None:
-    edit(folder / "proxy.conf", "[listen]", "[listne]")
-    result = run(folder, "--workspace", "plain", body=asked())
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert 'did you mean "listen"?' in result.stderr
-
-
-def test_a_workspace_without_keys_is_an_error(folder: Path) -> None:
-    (folder / "policies" / "workspaces" / "new.toml").write_text('name = "New"\n', encoding="utf-8")
-    result = run(folder, "--workspace", "new", body=asked())
-    assert (result.exit_code, result.stderr) == (
-        1,
-        "Error: workspace new has no key: tollgate keys create new\n",
-    )
-
-
-def test_a_missing_ledger_is_not_created(folder: Path) -> None:
-    def files() -> dict[str, bytes]:
-        return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-    before = files()
-    assert record(folder, "capped", asked())["refusal"] is None
-    assert record(folder, "poor", asked())["refusal"]["code"] == "payment_required"
-    assert files() == before
-    assert not (folder / "var").exists()
-
-
-def test_it_is_a_command_of_the_command_line(folder: Path) -> None:
-    words = ("explain", "--workspace", "plain", "--conf", str(folder / "proxy.conf"), "--json", "-")
-    done = run_alone(folder, *words, stdin=json.dumps(asked()), **explained.ENVIRONMENT)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["decided_by"] == "default"
-    assert os.sep in json.loads(done.stdout)["attempts"][0]["url"]
-
-
-# With Redis.
-
-
-def test_counters_are_read_from_redis(folder: Path, redis_url: str) -> None:
-    state = f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n'
-    edit(folder / "proxy.conf", "", state)
-    (attempt,) = record(folder, "capped", asked())["attempts"]
-    assert [row["left_nanousd"] for row in attempt["limits"]] == [3 * 10**9, 4 * 10**9]
-    edit(folder / "proxy.conf", redis_url, "redis://127.0.0.1:1/0")
-    for workspace in ("capped", "acme"):
-        refused = record(folder, workspace, asked(model="own" if workspace == "acme" else "gpt"))["refusal"]
-        assert (refused["step"], refused["code"]) == ("limits", "rate_limit_unavailable")
-        assert refused["why"].startswith("Redis at ")

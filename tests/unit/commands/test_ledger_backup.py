@@ -13,6 +13,7 @@ import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import environment
 from rig.ledger import read_ids, second_connection
+from rig.ledger_commands import conf_in, live, path_of, row_of, run, use
 from rig.redis_server import RedisServer
 
 from addon.settings.settings import load_conf
@@ -20,7 +21,6 @@ from addon.store.backends import open_store
 from addon.store.ledger.connection import open_connection
 from addon.store.ledger.migration_steps import STEPS
 from addon.store.protocol import Settlement, Store
-from unit.commands.test_ledger import conf_in, live, path_of, row_of, run, use
 from unit.store.ledger.test_copies import make_earlier
 
 SOUND = (

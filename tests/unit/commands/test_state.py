@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from rig.ledger import make_row
+from rig.ledger_commands import INVOICE, conf_in, live, use
+from rig.ledger_commands import run as run_ledger
 from rig.money import USD
 from rig.redis_server import RedisServer
 
@@ -15,8 +17,6 @@ from addon.commands.state import state
 from addon.settings.settings import load_conf
 from addon.store.backends import open_store
 from addon.store.protocol import Settlement, Store
-from unit.commands.test_ledger import INVOICE, conf_in, live, use
-from unit.commands.test_ledger import run as run_ledger
 
 
 def run(conf: Path, *arguments: str) -> Result:

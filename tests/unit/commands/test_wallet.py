@@ -1,68 +1,27 @@
 """``tollgate wallet``: an amount is credited once, an entry never changes, and amounts are exact."""
 
-import asyncio
-import csv
-import io
 import json
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner, Result
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
 from rig.ledger import locked_by_another, make_row
-from rig.money import USD, select, spent
-from rig.redis_server import RedisServer
+from rig.money import USD, spent
 from rig.scripts import completion, whole
-from rig.settings_files import edit
 from rig.upstream import Upstream
+from rig.wallet_commands import entries, ledger_of, run, run_json, use
 
-from addon.commands.wallet import wallet
 from addon.settings.settings import load_conf
-from addon.store.protocol import HoldRequest, Settlement
-from addon.store.sqlite.store import SqliteStore
+from addon.store.protocol import Settlement
 from addon.store.wallet import make_credit, save_entry
 from policies.money import MAX_CAP_USD
-from policies.spend import MaxCost
-
-
-def ledger_of(folder: Path) -> Path:
-    return folder / "var" / "tollgate.db"
-
-
-def run(folder: Path, *arguments: str) -> Result:
-    command, *rest = arguments
-    return CliRunner().invoke(wallet, [command, "--conf", str(folder / "proxy.conf"), *rest])
-
-
-def run_json(folder: Path, *arguments: str) -> Any:
-    result = run(folder, *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def entries(folder: Path) -> list[dict[str, Any]]:
-    return select(ledger_of(folder), "SELECT * FROM wallet_entries ORDER BY created_at, id")
-
-
-def use(folder: Path, work: Callable[[SqliteStore], Any]) -> None:
-    """Run ``work`` on the store, as a gateway would."""
-
-    async def do() -> None:
-        store = SqliteStore(ledger_of(folder))
-        await work(store)
-        await store.close()
-
-    asyncio.run(do())
-
 
 # Crediting.
 
@@ -211,151 +170,6 @@ def test_a_ledger_that_stays_locked_gives_one_line(folder: Path) -> None:
     assert result.exit_code == 1
     assert re.fullmatch(r"Error: .*tollgate\.db: .*locked\n", result.stderr)
     assert len(entries(folder)) == 1
-
-
-# Balances and histories.
-
-
-def test_balances_of_all_workspaces_show_what_is_in_flight_and_left(folder: Path) -> None:
-    run(folder, "credit", "beta", "5")
-    row = make_row("open", workspace="beta", retail_nanousd=0)
-    max_cost = MaxCost(2 * USD + 1, 0, 1, is_protected=True)
-    request = HoldRequest("open", datetime.now(UTC), "beta", "ci", max_cost, (), row)
-    use(folder, lambda store: store.hold(request))
-    acme = {"workspace": "acme", "balance_nanousd": 0, "held_nanousd": 0, "left_nanousd": 0}
-    beta = {
-        "workspace": "beta",
-        "balance_nanousd": 5 * USD,
-        "held_nanousd": 2 * USD + 1,
-        "left_nanousd": 3 * USD - 1,
-    }
-    assert run_json(folder, "balance") == [acme, beta]
-    assert run_json(folder, "balance", "beta") == [beta]
-    table = [line.split() for line in run(folder, "balance").stdout.splitlines()[3:]]
-    assert table == [
-        ["acme", "0.00", "0.00", "0.00"],
-        ["beta", "5.00", "2.000000001", "2.999999999"],
-    ]
-
-
-def test_history_shows_credits_and_costs_of_calls_newest_first(folder: Path) -> None:
-    run(folder, "credit", "acme", "5", "--reference", "invoice 17")
-    later = "2099-01-01T00:00:00.000+00:00"
-    row = make_row("req_1", created_at=later, retail_nanousd=1_560)
-    use(folder, lambda store: store.settle(Settlement(row, from_wallet=True)))
-    call, credit = run_json(folder, "history", "acme")
-    assert call == {
-        "id": "req_1",
-        "created_at": later,
-        "workspace": "acme",
-        "amount_nanousd": -1_560,
-        "reference": "call",
-    }
-    assert (credit["id"], credit["amount_nanousd"], credit["reference"]) == (
-        "acme/invoice 17",
-        5 * USD,
-        "invoice 17",
-    )
-    as_csv = list(csv.DictReader(io.StringIO(run(folder, "history", "acme", "--csv").stdout)))
-    assert as_csv == [{name: str(value) for name, value in one.items()} for one in (call, credit)]
-    table = run(folder, "history", "acme").stdout
-    assert re.search(r"^req_1 +2099-01-01 00:00:00 +acme +-0\.00000156 +call$", table, re.MULTILINE)
-    assert run_json(folder, "history", "acme", "--limit", "1") == [call]
-
-
-def test_the_balance_of_a_deleted_workspace_is_shown(folder: Path) -> None:
-    run(folder, "credit", "beta", "5")
-    (folder / "policies/workspaces/beta.toml").unlink()
-    assert len(run_json(folder, "history", "beta")) == 1
-    assert run_json(folder, "balance", "beta")[0]["balance_nanousd"] == 5 * USD
-    assert run(folder, "credit", "beta", "5").exit_code == 1
-
-
-def test_credits_work_even_if_the_files_do_not_load(folder: Path) -> None:
-    edit(folder / "catalog_data/models.toml", '"0.15"', '"dear"')
-    edit(folder / "policies/workspaces/acme.toml", 'plan = "pro"', 'plan = "por"')
-    assert run(folder, "credit", "acme", "5").exit_code == 0
-    assert run_json(folder, "balance", "acme")[0]["balance_nanousd"] == 5 * USD
-
-
-def test_without_entries_there_is_nothing_to_show_and_no_file_is_created(folder: Path) -> None:
-    assert run(folder, "history", "acme").stdout == "The wallet of acme has no entries.\n"
-    assert run_json(folder, "history", "acme") == []
-    assert run_json(folder, "balance", "acme")[0]["balance_nanousd"] == 0
-    assert not ledger_of(folder).exists()
-    for file in (folder / "policies/workspaces").iterdir():
-        file.unlink()
-    assert run(folder, "balance").stdout == "There is no workspace.\n"
-
-
-@pytest.mark.parametrize("command", ["balance", "history"])
-def test_the_error_of_an_unknown_workspace_suggests_the_nearest(folder: Path, command: str) -> None:
-    result = run(folder, command, "acm")
-    assert result.exit_code == 1
-    assert 'unknown workspace "acm"; did you mean "acme"?' in result.stderr
-
-
-def test_a_history_is_json_or_csv(folder: Path) -> None:
-    result = run(folder, "history", "acme", "--json", "--csv")
-    assert result.exit_code == 2
-    assert "use only one of --json, --csv and --wide" in result.stderr
-
-
-# With Redis.
-
-
-@pytest.fixture
-def on_redis(folder: Path, redis_url: str) -> Path:
-    edit(folder / "proxy.conf", "", f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n')
-    return folder
-
-
-def test_a_wallet_in_redis_is_credited_once_and_shown(on_redis: Path) -> None:
-    first = run(on_redis, "credit", "acme", "50", "--reference", "invoice 17")
-    assert (first.exit_code, first.stdout) == (0, "credited 50.00 USD to acme; balance 50.00 USD\n"), first
-    again = run(on_redis, "credit", "acme", "50", "--reference", "invoice 17")
-    assert (again.exit_code, again.stdout[:30]) == (0, "already credited: 50.00 USD, r")
-    other = run(on_redis, "credit", "acme", "5", "--reference", "invoice 17")
-    assert other.exit_code == 1
-    assert "has another amount, 50.00 USD" in other.stderr
-    assert [entry["amount_nanousd"] for entry in run_json(on_redis, "history", "acme")] == [50 * USD]
-    assert run_json(on_redis, "balance", "acme")[0]["balance_nanousd"] == 50 * USD
-    assert spent(ledger_of(on_redis), "wallet:acme") == (0, 0), "the counter is in Redis"
-
-
-def test_an_emptied_redis_is_an_error_and_not_an_empty_wallet(
-    on_redis: Path, redis_server: RedisServer
-) -> None:
-    run(on_redis, "credit", "acme", "50")
-    redis_server.flush()
-    for command in (("balance",), ("credit", "acme", "1")):
-        result = run(on_redis, *command)
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert "Redis came back empty; run `tollgate state rebuild`" in result.stderr
-    assert len(run_json(on_redis, "history", "acme")) == 1
-
-
-def test_a_ledger_not_yet_counted_in_redis_is_an_error_and_not_an_empty_wallet(
-    folder: Path, redis_url: str
-) -> None:
-    run(folder, "credit", "acme", "50")
-    edit(folder / "proxy.conf", "", f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n')
-    for command in (("balance",), ("credit", "acme", "1")):
-        result = run(folder, *command)
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert "this ledger has calls or credits that Redis does not count" in result.stderr
-
-
-def test_a_ledger_whose_counters_are_in_redis_says_so_when_redis_is_not_configured_any_more(
-    on_redis: Path,
-) -> None:
-    run(on_redis, "credit", "acme", "50")
-    edit(on_redis / "proxy.conf", 'backend = "redis"', 'backend = "sqlite"')
-    result = run(on_redis, "balance")
-    assert result.exit_code == 1
-    assert "the counters are in Redis" in result.stderr
-    use(on_redis, lambda store: store.check())
-    assert run_json(on_redis, "balance", "acme")[0]["balance_nanousd"] == 50 * USD
 
 
 # While a gateway runs.
