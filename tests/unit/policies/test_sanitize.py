@@ -1,4 +1,4 @@
-"""Sanitization: a table of families and fields, and properties that no family may break."""
+"""Sanitization: each field goes upstream as the family accepts it, and every change has a reason and a source."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -7,27 +7,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rig.sanitized_fields import MESSAGES, NAMED, model_accepting
 
-from policies.family import Family
 from policies.field_change import CHAT_BODY
 from policies.field_rules import DEFAULT_CLAMPS
-from policies.model import Model, Prices, Provider
 from policies.refusal import Refusal
 from policies.sanitize import sanitize
-
-MESSAGES = [{"role": "user", "content": "Hello"}]
-NAMED = {"type": "function", "function": {"name": "f"}}
-FREE = Prices(0, 0, 0)
-
-
-def _model(**accepts: Any) -> Model:
-    provider = Provider("VENDOR", "https://vendor.example", "openai", ())
-    return Model("slug", provider, "vendor-id", Family("tested", **accepts), FREE, FREE, 100, False, True)
 
 
 def _changes(fields: dict[str, Any], **accepts: Any) -> dict[str, list[str]]:
     changes: dict[str, list[str]] = {}
-    for change in sanitize({"messages": MESSAGES} | fields, _model(**accepts), 50, False).changes:
+    for change in sanitize({"messages": MESSAGES} | fields, model_accepting(**accepts), 50, False).changes:
         changes.setdefault(change.field, []).append(change.action)
     return changes
 
@@ -66,14 +56,14 @@ def _changes(fields: dict[str, Any], **accepts: Any) -> dict[str, list[str]]:
 def test_a_field_goes_upstream_as_the_family_accepts_it(
     accepts: dict[str, Any], field: str, value: Any, sent: dict[str, Any]
 ) -> None:
-    body = sanitize({"messages": MESSAGES, field: value}, _model(**accepts), 50, False).body
+    body = sanitize({"messages": MESSAGES, field: value}, model_accepting(**accepts), 50, False).body
     assert body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | sent
 
 
 @pytest.mark.parametrize("cap_field", ["max_tokens", "max_completion_tokens"])
 def test_the_cap_goes_in_the_one_field_that_the_family_wants(cap_field: Any) -> None:
     fields = {"messages": MESSAGES, "max_tokens": 1, "max_completion_tokens": 2}
-    body = sanitize(fields, _model(cap_field=cap_field), 50, False).body
+    body = sanitize(fields, model_accepting(cap_field=cap_field), 50, False).body
     assert body == {"model": "vendor-id", "messages": MESSAGES, cap_field: 50}
 
 
@@ -89,7 +79,7 @@ def test_the_cap_goes_in_the_one_field_that_the_family_wants(cap_field: Any) -> 
 def test_usage_is_asked_for_in_streams_where_the_family_wants_to_be_asked(
     asks: bool, stream: bool, sent: dict[str, Any]
 ) -> None:
-    body = sanitize({"messages": MESSAGES}, _model(asks_stream_usage=asks), 50, stream).body
+    body = sanitize({"messages": MESSAGES}, model_accepting(asks_stream_usage=asks), 50, stream).body
     assert body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | sent
 
 
@@ -105,7 +95,7 @@ def test_every_change_has_a_reason() -> None:
         "top_p": ["kept"],
         "max_tokens": ["set"],
     }
-    sanitized = sanitize({"messages": MESSAGES, "seed": 1}, _model(**accepts), 50, True)
+    sanitized = sanitize({"messages": MESSAGES, "seed": 1}, model_accepting(**accepts), 50, True)
     assert all(change.reason for change in sanitized.changes)
     assert {change.field for change in sanitized.changes} >= {"stream", "stream_options"}
 
@@ -178,13 +168,13 @@ def test_every_change_has_the_source_of_its_rule(
     given = {"messages": MESSAGES, "seed": 5, "tools": [{"type": "custom", "cache_control": 1}]}
     if value is not None:
         given[field] = value
-    changes = sanitize(given, _model(**accepts), 50, True).changes
+    changes = sanitize(given, model_accepting(**accepts), 50, True).changes
     assert (action, source) in [(change.action, change.source) for change in changes if change.field == field]
 
 
 def test_a_model_outside_the_catalog_is_named_by_the_call() -> None:
     changes = sanitize(
-        {"messages": MESSAGES}, replace(_model(), max_completion_tokens=None), None, False
+        {"messages": MESSAGES}, replace(model_accepting(), max_completion_tokens=None), None, False
     ).changes
     assert [change.source for change in changes if change.field == "model"] == [CHAT_BODY]
 
@@ -192,129 +182,8 @@ def test_a_model_outside_the_catalog_is_named_by_the_call() -> None:
 def test_the_clients_values_are_not_changed() -> None:
     fields = {"messages": MESSAGES, "stop": ["a", "b"], "tools": [{"type": "function"}]}
     before = deepcopy(fields)
-    sanitize(fields, _model(stop_limit=1, drops=frozenset({"seed"})), 50, True)
+    sanitize(fields, model_accepting(stop_limit=1, drops=frozenset({"seed"})), 50, True)
     assert fields == before
-
-
-THINKING = frozenset({"thinking", "reasoning_effort"})
-OFF = {"type": "disabled"}
-
-
-@pytest.mark.parametrize(
-    ("accepts", "fields", "sent"),
-    [
-        ({"values": {"user": {"a": "b"}}}, {"user": "a"}, {"user": "b"}),
-        ({"values": {"user": {"a": "b"}}}, {"user": "c"}, {"user": "c"}),
-        ({"values": {"user": {"a": "b"}}, "renames": {"user": "id"}}, {"user": "a"}, {"id": "b"}),
-        ({"conflicts": {"temperature": {"top_p"}}}, {"temperature": 0, "top_p": 1}, {"temperature": 0}),
-        ({"conflicts": {"temperature": {"top_p"}}}, {"top_p": 1}, {"top_p": 1}),
-        (
-            {"conflicts": {"logprobs": {"top_p"}}},
-            {"logprobs": False, "top_p": 1},
-            {"logprobs": False, "top_p": 1},
-        ),
-        ({"conflicts": {"user": {"seed"}}}, {"user": "none", "seed": 1}, {"user": "none", "seed": 1}),
-        (
-            {"conflicts": {"thinking": {"seed"}}},
-            {"thinking": {"type": "enabled"}, "seed": 1},
-            {"thinking": {"type": "enabled"}},
-        ),
-        ({"conflicts": {"thinking": {"seed"}}}, {"thinking": OFF, "seed": 1}, {"thinking": OFF, "seed": 1}),
-        # The first field that is on decides. A field that it drops excludes no others.
-        (
-            {"conflicts": {"tool_choice": {"thinking"}, "thinking": {"temperature"}}},
-            {"tool_choice": "required", "thinking": {"type": "enabled"}, "temperature": 1},
-            {"tool_choice": "required", "temperature": 1},
-        ),
-        ({"conflicts": {"seed": {"user"}}, "drops": {"seed"}}, {"seed": 1, "user": "u"}, {"user": "u"}),
-        (
-            {"implies": {"tools": {"user": "none"}}},
-            {"tools": [{"type": "custom"}]},
-            {"tools": [{"type": "custom"}], "user": "none"},
-        ),
-        ({"implies": {"tools": {"user": "none"}}}, {"tools": [], "user": "u"}, {"user": "u"}),
-        ({}, {"tools": [], "tool_choice": "none", "parallel_tool_calls": True}, {}),
-        ({}, {"logprobs": True, "top_logprobs": 21}, {"logprobs": True, "top_logprobs": 20}),
-        ({}, {"logprobs": False, "top_logprobs": 2}, {"logprobs": False}),
-        ({"implies": {"tool_choice": {"thinking": OFF}}}, {"tool_choice": "auto"}, {"tool_choice": "auto"}),
-        ({"conflicts": {"tool_choice": {"seed"}}}, {"tool_choice": "required", "seed": 1}, {"seed": 1}),
-        (
-            {"implies": {"tool_choice": {"thinking": OFF}}},
-            {"tool_choice": "required", "thinking": {"type": "enabled"}},
-            {"tool_choice": "required", "thinking": OFF},
-        ),
-        # Implied fields exclude others, too.
-        (
-            {"implies": {"tools": {"user": "none"}}, "conflicts": {"user": {"seed"}}},
-            {"tools": [{"type": "custom"}], "user": "u", "seed": 1},
-            {"tools": [{"type": "custom"}], "user": "none", "seed": 1},
-        ),
-        ({"tool_choices": {"required": "any"}}, {"tool_choice": "required"}, {"tool_choice": "any"}),
-        ({"tool_choices": {"required": "any"}}, {"tool_choice": NAMED}, {"tool_choice": NAMED}),
-        ({"tool_choices": {"named": "any"}}, {"tool_choice": NAMED}, {"tool_choice": "any"}),
-        ({"response_formats": {"text": "dropped"}}, {"response_format": {"type": "text"}}, {}),
-        (
-            {"response_formats": {"json_schema": "json_object"}},
-            {"response_format": {"type": "json_schema", "json_schema": {}}},
-            {"response_format": {"type": "json_object"}},
-        ),
-        (
-            {},
-            {"response_format": {"type": "grammar", "grammar": "x"}},
-            {"response_format": {"type": "grammar", "grammar": "x"}},
-        ),
-        ({}, {"tools": [{"type": "custom", "cache_control": 1}]}, {"tools": [{"type": "custom"}]}),
-        (
-            {"message_extra": {"cache_control"}},
-            {"tools": [{"type": "custom", "cache_control": 1}]},
-            {"tools": [{"type": "custom", "cache_control": 1}]},
-        ),
-        # The values of extra fields are not validated.
-        ({"clamps": {"thinking": (0.0, 1.0)}}, {"thinking": {"a": 1}}, {"thinking": {"a": 1}}),
-    ],
-)
-def test_fields_are_sent_as_they_agree_with_each_other(
-    accepts: dict[str, Any], fields: dict[str, Any], sent: dict[str, Any]
-) -> None:
-    tools = (
-        {"tools": [{"type": "custom"}]} if "tool_choice" in sent else {}
-    )  # A choice is sent with tools only.
-    given = {"messages": MESSAGES} | tools | fields
-    before = deepcopy(given)
-    sanitized = sanitize(given, _model(extra=THINKING, **accepts), 50, False)
-    assert sanitized.body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | tools | sent
-    assert given == before
-    changed = {change.field.partition(".")[0] for change in sanitized.changes}
-    assert changed >= given.keys() | sanitized.body.keys() - {"id"}
-
-
-@pytest.mark.parametrize(
-    ("accepts", "fields", "message"),
-    [
-        (
-            {"tool_choices": {"required": "refused"}},
-            {"tool_choice": "required"},
-            "tool_choice: slug does not take 'required'; use 'auto' or 'none'.",
-        ),
-        (
-            {"tool_choices": {"required": "refused", "named": "refused", "none": "refused"}},
-            {"tool_choice": NAMED},
-            "tool_choice: slug does not take a function's name; use 'auto'.",
-        ),
-        (
-            {"response_formats": {"json_schema": "refused"}},
-            {"response_format": {"type": "json_schema"}},
-            "response_format: slug does not take 'json_schema'.",
-        ),
-    ],
-)
-def test_a_form_that_the_family_refuses_is_refused_by_name(
-    accepts: dict[str, Any], fields: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(Refusal) as refused:
-        sanitize({"messages": MESSAGES} | fields | {"tools": [NAMED]}, _model(**accepts), 50, False)
-    assert refused.value.message == message
-    assert (refused.value.code, refused.value.param) == ("validation_failed", next(iter(fields)))
 
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
@@ -330,7 +199,7 @@ def test_a_clamped_value_is_inside_and_one_that_was_inside_is_untouched(
     value: float, field: str, bounds: tuple[float, float] | None
 ) -> None:
     lowest, highest = bounds or DEFAULT_CLAMPS[field]
-    model = _model(clamps={field: bounds} if bounds else {})
+    model = model_accepting(clamps={field: bounds} if bounds else {})
     fields = {"messages": MESSAGES, "logprobs": True, field: value}
     sent = sanitize(fields, model, 50, False).body[field]
     assert lowest <= sent <= highest
@@ -341,6 +210,6 @@ def test_a_clamped_value_is_inside_and_one_that_was_inside_is_untouched(
 def test_a_role_is_checked_for_models_of_the_catalog_alone() -> None:
     fields = {"messages": [{"role": "robot", "content": "x"}]}
     with pytest.raises(Refusal, match=r"^messages\.0\.role: "):
-        sanitize(fields, _model(), 50, False)
-    outside = replace(_model(), max_completion_tokens=None)
+        sanitize(fields, model_accepting(), 50, False)
+    outside = replace(model_accepting(), max_completion_tokens=None)
     assert sanitize(fields, outside, None, False).body["messages"] == fields["messages"]
