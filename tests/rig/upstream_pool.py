@@ -57,3 +57,9 @@ async def fail_to_acquire(pool: Pool, origin: Origin, timeout_s: float = BOUND_S
         await pool.acquire(origin, "acme", timeout_s)
     assert pool.stats().open == 0
     return raised.value
+
+
+async def cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
