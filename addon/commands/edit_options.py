@@ -31,7 +31,7 @@ def _add_options(command: Callable[..., None], settings: Sequence[Setting]) -> C
         for one in settings:
             value, is_removed = options.pop(one.key), options.pop(f"no_{one.key}", False)
             if one.can_repeat and value is not None:
-                value = [name for names in value for name in names or ()]
+                value = [name for names in value for name in names]
             if value is not None and is_removed:
                 raise click.UsageError(f"use either {one.option} or {one.remover}")
             if value is not None or is_removed:

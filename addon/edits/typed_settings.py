@@ -95,8 +95,12 @@ def parse_usd(text: str) -> str:
     return text
 
 
-def parse_names(text: str) -> list[str] | None:
-    return [name for part in text.split(",") if (name := parse_text(part.strip()))] or None
+def parse_names(text: str) -> list[str]:
+    """Return names separated by commas. Raises ``ValueError`` where there is none: no list would mean all names."""
+    names = [name for part in text.split(",") if (name := parse_text(part.strip()))]
+    if not names:
+        raise ValueError("has no name; an empty text removes the setting")
+    return names
 
 
 def parse_percents(text: str) -> list[int]:

@@ -19,8 +19,9 @@ MAX_CHARS: Final = 4000
 class Field:
     """A field of a form. ``parse`` returns the value of a text, or raises ``ValueError`` with what is wrong.
 
-    An empty text is the value None, and is not parsed. A ``password`` is never shown again. Another text that was
-    refused is shown as ``mask`` returns it. The text of a ``hidden`` field comes back as it was.
+    An empty text is the value None, and is not parsed. A text of blanks is refused. A ``password`` is never shown
+    again. Another text that was refused is shown as ``mask`` returns it. The text of a ``hidden`` field comes back as
+    it was.
     """
 
     name: str
@@ -62,7 +63,9 @@ def parse_fields(fields: Iterable[Field], typed: Mapping[str, str]) -> dict[str,
 
 
 def _parse(field: Field, text: str) -> Any:
-    text = text if field.kind in ("textarea", "password") else text.strip()
+    typed, text = text, text if field.kind in ("textarea", "password") else text.strip()
+    if typed and not text:
+        raise ValueError("has only blanks; leave it empty")
     if not text:
         if field.is_required:
             raise ValueError("is needed")

@@ -32,9 +32,12 @@ _WHEN_WORDS: Final = {
 _MODEL: Final = Field("model", "Model", parse_text, "The model that then serves the call.", is_required=True)
 
 
-def parse_keywords(text: str) -> list[str] | None:
-    """Return the keywords of a text, one a line. Raises ``ValueError``."""
-    return [parse_text(word) for line in text.split("\n") if (word := line.strip())] or None
+def parse_keywords(text: str) -> list[str]:
+    """Return the keywords of a text, one a line. Raises ``ValueError``, also where there is none."""
+    keywords = [parse_text(word) for line in text.split("\n") if (word := line.strip())]
+    if not keywords:
+        raise ValueError("is needed")
+    return keywords
 
 
 def _suggest(settings: Settings) -> Mapping[str, Sequence[str]]:

@@ -135,6 +135,9 @@ def test_the_changes_of_a_workspace(words: tuple[str, ...], changes: dict[str, o
         (("--expires", "soon"), "Invalid value for '--expires'"),
         (("--label", "a\nb"), "must be printable"),
         (("--models", "a,\x1b[1m"), "must be printable"),
+        (("--models", ","), "Invalid value for '--models': has no name; an empty text removes the setting"),
+        (("--models", " , "), "Invalid value for '--models': has no name"),
+        (("--models", "a", "--models", " "), "Invalid value for '--models': has no name"),
     ],
 )
 def test_a_wrong_option_is_named(words: tuple[str, ...], reason: str) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from rig.settings_files import edit
 
-from addon.console.changes import own_keys, workspaces
+from addon.console.changes import keys, own_keys, workspaces
 from addon.console.changes.field import FieldErrors
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
 from addon.console.changes.maker import Maker, RefusedError
-from unit.console.changes.test_maker import AT_ACME, lines, make
+from unit.console.changes.test_maker import AT_ACME, CI, lines, make
 
 ADD_RULE, SET_RULE, MOVE_RULE, REMOVE_RULE = (
     FORMS[f"/changes/rules/{verb}"] for verb in ("add", "set", "move", "remove")
@@ -112,7 +112,21 @@ async def test_a_workspace_is_created_and_changed(maker: Maker, conf: Path) -> N
             {"keywords": "tg_0123456789", "model": "x"},
             {"keywords": "looks like a credential"},
         ),
-        (ADD_RULE, AT_ACME, {"keywords": "\n \n", "model": ""}, {"model": "is needed"}),
+        (
+            ADD_RULE,
+            AT_ACME,
+            {"keywords": "\n \n", "model": ""},
+            {"keywords": "is needed", "model": "is needed"},
+        ),
+        (SET_RULE, {**AT_ACME, "rule": "1"}, {"keywords": "\n \n"}, {"keywords": "is needed"}),
+        (SET_RULE, {**AT_ACME, "rule": "1"}, {"keywords": ""}, {"keywords": "is needed"}),
+        # A list without a name is no list, and no list allows all models.
+        (keys.CREATE, AT_ACME, {"models": ","}, {"models": "has no name"}),
+        (keys.CREATE, AT_ACME, {"models": " , "}, {"models": "has no name"}),
+        (keys.CREATE, AT_ACME, {"models": "  "}, {"models": "has only blanks; leave it empty"}),
+        (keys.SET, CI, {"models": ","}, {"models": "has no name"}),
+        (keys.SET, CI, {"models": "\u00a0"}, {"models": "has only blanks"}),
+        (workspaces.SET, AT_ACME, {"alert_at_percent": ","}, {"alert_at_percent": "must be whole numbers"}),
         (
             ADD_HEURISTIC,
             AT_ACME,
