@@ -4,13 +4,16 @@ A test that needs other settings starts its own gateway with ``start_gateway``.
 """
 
 import gc
+import os
 import ssl
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 import trustme
 from hypothesis import HealthCheck, settings
@@ -24,6 +27,28 @@ from rig.upstream import DeafPort, RefusingPort, Upstream
 # No result depends on the speed of the machine.
 settings.register_profile("tollgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tollgate")
+
+
+def _sharing_contexts(create: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
+    """Let all clients with the standard TLS settings share one context.
+
+    To load the public authorities takes 30 ms of CPU, and thousands of calls have a client of their own.
+    """
+
+    @cache
+    def standard(trust_env: bool, *_environment: str | None) -> ssl.SSLContext:
+        return create(verify=True, trust_env=trust_env)
+
+    def shared(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
+        if verify is not True or cert:
+            return create(verify=verify, cert=cert, trust_env=trust_env)
+        return standard(trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+    return shared
+
+
+for _client in (httpx, httpx2):
+    _client._transports.default.create_ssl_context = _sharing_contexts(_client._config.create_ssl_context)  # type: ignore[attr-defined]
 
 TESTS = Path(__file__).parent
 LONG = [

@@ -23,7 +23,7 @@ from addon.store.sqlite.store import SqliteStore
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
 from policies.spend import CounterUse, Denial, Hold, MaxCost
 from rig.bounds import BOUND_S
-from rig.ledger import make_row, read_rows
+from rig.ledger import make_row
 from rig.redis_server import NO_RETRY
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -92,12 +92,14 @@ type OpenStore = Callable[[], Awaitable[Store]]
 class Place:
     """A place where any number of stores of one kind can be opened, in any process. They share their data.
 
-    With ``client``, it reads Redis over that connection. Without it, each read opens a new one.
+    With ``client`` and ``reader``, it reads Redis and the file over these connections. Without them, each read opens a
+    new one.
     """
 
     path: Path
     url: str | None = None
     client: redis.Redis | None = None
+    reader: sqlite3.Connection | None = None
 
     def open(self) -> Store:
         return RedisStore(self.path, SecretStr(self.url)) if self.url else SqliteStore(self.path)
@@ -139,7 +141,7 @@ class Place:
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """Return the ledger's rows by id."""
-        return {row["id"]: row for row in read_rows(self.path)}
+        return {row["id"]: dict(row) for row in self.select("SELECT * FROM usage ORDER BY rowid")}
 
     def entries(self) -> dict[str, int]:
         """Return the amounts of the wallet entries by id."""
@@ -178,8 +180,9 @@ class Place:
 
     def select(self, sql: str) -> list[sqlite3.Row]:
         with self._connected() as connection:
-            connection.row_factory = sqlite3.Row
-            return connection.execute(sql).fetchall()
+            cursor = connection.cursor()
+            cursor.row_factory = sqlite3.Row  # type: ignore[assignment]
+            return cursor.execute(sql).fetchall()
 
     def _redis(self) -> AbstractContextManager[redis.Redis]:
         if self.client:
@@ -189,6 +192,9 @@ class Place:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
+        if self.reader:
+            yield self.reader
+            return
         connection = sqlite3.connect(self.path, timeout=BOUND_S, isolation_level=None)
         try:
             yield connection
