@@ -19,12 +19,13 @@ EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST: Final = timedelta(days=36_525)
 """A hundred years. Charts of a longer range would have too many steps."""
 
-NAMES: Final = (*_LENGTHS, "month", "custom")
+NAMES: Final = (*_LENGTHS, "month", "last_month", "custom")
 LABELS: Final = {
     "hour": "Last hour",
     "day": "Last 24 hours",
     "7d": "Last 7 days",
     "month": "This month",
+    "last_month": "Last month",
     "custom": "Custom",
 }
 
@@ -63,10 +64,11 @@ class TimeRange:
             if end - begin > LONGEST:
                 raise ParameterError("to", "must be at most a hundred years after from")
             return cls(name, begin, end, ends_now=given_end is None)
+        first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         if name == "month":
-            return cls(
-                name, now.replace(day=1, hour=0, minute=0, second=0, microsecond=0), now, ends_now=True
-            )
+            return cls(name, first, now, ends_now=True)
+        if name == "last_month":
+            return cls(name, _month_before(first), first)
         return cls(name, now - _LENGTHS[name], now, ends_now=True)
 
     @property
@@ -98,13 +100,20 @@ class TimeRange:
     def before(self) -> "TimeRange":
         """Return the time of the same length before this one, as far as moments reach back.
 
-        Of a month, return the same days of the month before.
+        Of this month, return the same days of the month before. Of the last month, return the whole month before.
         """
+        if self.name == "last_month":
+            return TimeRange(self.name, _month_before(self.begin), self.begin)
         if self.name == "month":
-            begin = (self.begin - timedelta(days=1)).replace(day=1)
+            begin = _month_before(self.begin)
             return TimeRange(self.name, begin, min(begin + self.length, self.begin))
         length = min(self.length, self.begin - datetime.min.replace(tzinfo=UTC))
         return TimeRange(self.name, self.begin - length, self.begin)
+
+
+def _month_before(first: datetime) -> datetime:
+    """Return the first moment of the month before the one that begins at ``first``."""
+    return (first - timedelta(days=1)).replace(day=1)
 
 
 def _parse_moment(query: Query, name: str) -> datetime | None:

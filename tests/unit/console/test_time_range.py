@@ -42,6 +42,7 @@ def test_a_range_begins_at_1970_at_the_earliest(begin: str) -> None:
         ({}, None),
         ({"range": "7d"}, None),
         ({"range": "month"}, None),
+        ({"range": "last_month"}, "2026-01-01T00:00:00.000+00:00"),
         ({"from": "2026-01-01"}, None),
         ({"from": "2026-01-01", "to": "2026-01-02"}, "2026-01-02T00:00:00.000+00:00"),
         ({"from": "2026-01-01", "to": "2026-01-31T14:30"}, "2026-01-31T14:30:00.000+00:00"),
@@ -51,6 +52,23 @@ def test_only_a_time_with_a_given_end_cuts_calls_off(values: dict[str, str], unt
     time = TimeRange.parse(Query(values), NOW)
     assert time.filter_until == until
     assert time.before().filter_until == time.before().until
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "begin", "end"),
+    [
+        ("2026-01-31T14:30", "2025-11-01", "2025-12-01", "2026-01-01"),
+        ("2026-01-01T00:00", "2025-11-01", "2025-12-01", "2026-01-01"),
+        ("2024-03-31T23:59", "2024-01-01", "2024-02-01", "2024-03-01"),
+    ],
+)
+def test_the_last_month_is_whole_and_so_is_the_one_before(
+    now: str, before: str, begin: str, end: str
+) -> None:
+    first, second, third = (datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (before, begin, end))
+    time = TimeRange.parse(Query({"range": "last_month"}), datetime.fromisoformat(now).replace(tzinfo=UTC))
+    assert (time.begin, time.end, time.ends_now) == (second, third, False)
+    assert (time.before().begin, time.before().end) == (first, second)
 
 
 def test_a_range_has_a_hundred_years_at_most() -> None:
