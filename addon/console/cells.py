@@ -22,7 +22,7 @@ class Cell:
     | ``kind`` | how it is aligned and marked up |
     | ``mark`` | what a badge means |
     | ``iso`` | of a moment, as ``datetime`` of HTML |
-    | ``svg`` | a small chart before the text |
+    | ``svg`` | a small chart after the text |
     | ``note`` | a second, muted text below it |
     """
 

@@ -1,9 +1,10 @@
 """The parts that show values and texts: badges, facts, notices and code."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from addon.console.cells import Mark, badge, heading, make_cell
+from addon.console.cells import Cell, Mark, badge, heading, make_cell
 from addon.console.display import printable
 from addon.console.parts.part import Part
 
@@ -32,12 +33,17 @@ class Facts(Part):
         shown = [
             (
                 str(column) if str(column)[:1].isupper() or " " in str(column) else heading(column),
-                make_cell(column, value),
+                _show_whole(make_cell(column, value)),
                 more[0] if more else None,
             )
             for column, value, *more in facts
         ]
         return self.show("facts", facts=shown)
+
+
+def _show_whole(cell: Cell) -> Cell:
+    """Return a long text so that its lines end after a slash where they can."""
+    return replace(cell, kind="whole") if cell.kind == "name" and "/" in cell.text else cell
 
 
 class Notice(Part):

@@ -92,9 +92,11 @@ def _show(reading: Reading, call: Mapping[str, Any]) -> dict[str, Any]:
     first = "no byte of an answer" if first_byte_ms is None else f"first byte after {duration(first_byte_ms)}"
     model = reading.settings.models.get(call["model_slug"])
     workspace = reading.settings.workspaces.get(call["workspace"])
+    words = f"{first}, end after {duration(duration_ms)}"
     return {
         "ended_at": end,
-        "timeline": draw_timeline(first_byte_ms, duration_ms, f"{first}, end after {duration(duration_ms)}"),
+        "timeline": draw_timeline(first_byte_ms, duration_ms, words),
+        "timeline_words": f"{words[:1].upper()}{words[1:]}.",
         "model": model,
         "price_words": WORDS,
         "exact_cell": _exact_cell,

@@ -1,10 +1,11 @@
 """``/settings``: the files, what is in force, what is not, and what the check warns of."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from addon import VERSION
+from addon.console.cells import Cell, whole_cell
 from addon.console.sources import Live
 from addon.console.view import Reading, View
 from addon.console.views.settings_conf import make_conf_table
@@ -63,9 +64,20 @@ def load_gateway_settings(reading: Reading) -> View:
     shown = {
         "differing": differing,
         "conf_file": settings.conf_file,
+        "file_cell": _make_file_cell(settings.conf_file.parent),
         "keys_text": _describe_keys,
     }
     return View(tables, values, shown)
+
+
+def _make_file_cell(folder: Path) -> Callable[[Mapping[str, Any]], Cell]:
+    """Return how tables show a file: without ``folder``, if it is in there."""
+
+    def show(row: Mapping[str, Any]) -> Cell:
+        file = Path(row["file"])
+        return whole_cell(file.relative_to(folder) if file.is_relative_to(folder) else file)
+
+    return show
 
 
 def _count_calls(reading: Reading) -> int:
