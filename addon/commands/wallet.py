@@ -21,6 +21,7 @@ from addon.store.ledger.names import find_wallets
 from addon.store.ledger.report import find_balances, find_entries
 from addon.store.protocol import WalletEntry
 from addon.store.wallet import (
+    BELOW_ZERO,
     EntryRefused,
     check_balance,
     describe_stored,
@@ -162,6 +163,4 @@ def _print_result(conf: ProxyConf, entry: WalletEntry, is_new: bool, *, is_debit
     left_nanousd = read_balance_nanousd(conf, entry.workspace)
     click.echo(f"{done}; balance {format_nanousd(left_nanousd)} USD")
     if left_nanousd < 0:
-        click.echo(
-            "The balance is below zero: metered calls are refused, unless the workspace is Pro.", err=True
-        )
+        click.echo(BELOW_ZERO, err=True)

@@ -63,6 +63,10 @@ class Refused:
     why: str | None = None
 
 
+CAP_NAMES: Final = ("client", "policies", "catalog", "budget")
+"""The caps of ``Caps`` that may be sent, in the order in which equal ones win."""
+
+
 @dataclass(slots=True)
 class Caps:
     """The caps on completion tokens, None for no cap. ``sent`` goes upstream, and ``won`` names the cap that it is."""
@@ -76,9 +80,8 @@ class Caps:
     @property
     def won(self) -> str | None:
         """The name of the cap that is sent, or the first of equal ones."""
-        names = ("client", "policies", "catalog", "budget")
         return next(
-            (name for name in names if self.sent is not None and getattr(self, name) == self.sent), None
+            (name for name in CAP_NAMES if self.sent is not None and getattr(self, name) == self.sent), None
         )
 
 

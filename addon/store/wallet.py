@@ -17,6 +17,7 @@ from addon.text.masking import mask_credentials
 from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
 
 MAX_REFERENCE_CHARS: Final = 200
+BELOW_ZERO: Final = "The balance is below zero: metered calls are refused, unless the workspace is Pro."
 
 
 class EntryRefused(Exception):  # noqa: N818  (the state of a wallet, no fault of the program)

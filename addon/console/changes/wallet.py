@@ -16,6 +16,7 @@ from addon.store.ledger.audit import Evidence, Outcome
 from addon.store.ledger.report import find_entry, open_report
 from addon.store.protocol import WalletEntry
 from addon.store.wallet import (
+    BELOW_ZERO,
     EntryRefused,
     check_balance,
     describe_stored,
@@ -31,7 +32,6 @@ from policies.money import format_nanousd
 from policies.utc_time import format_utc
 
 FINAL: Final = "An entry is never changed or removed. Only another entry corrects it."
-BELOW_ZERO: Final = "The balance is below zero: metered calls are refused, unless the workspace is Pro."
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from addon.explain.asked_call import (
     make_admitted_call,
     open_counted,
 )
-from addon.explain.explanation import explain
+from addon.explain.explanation import CAP_NAMES, explain
 from addon.explain.hints import BUILT_IN_HINT, serves_built_in
 from addon.explain.records import make_explanation_record
 from addon.text.masking import mask_credentials
@@ -26,8 +26,6 @@ PARAMETERS: Final = frozenset({"workspace", "key", "example"})
 FIELDS: Final = frozenset({"workspace", "key", "body"})
 MAX_LISTED: Final = 200
 """More workspaces or keys than these are typed, not chosen."""
-
-_CAPS: Final = ("client", "policies", "catalog", "budget")
 
 
 def load_explain(reading: Reading) -> View:
@@ -61,7 +59,8 @@ def load_explain(reading: Reading) -> View:
     tables = _make_tables(record)
     rules = find_matches(RequestFacts(call.chat.model, call.chat.fields), workspace) if call.chat else ()
     tables["rules"] = Table(("rule", "model", "matched"), list(rules))
-    return View(tables, record, {**shown, "explained": make_explanation_shown(record, form["body"])})
+    explained = make_explanation_shown(workspace.id, key.id, explanation, hints, form["body"])
+    return View(tables, record, {**shown, "explained": explained})
 
 
 def _part_of(table: Table, attempt: int) -> Table:
@@ -103,7 +102,7 @@ def _make_tables(record: Mapping[str, Any]) -> dict[str, Table]:
     caps = [
         (number, name, one["caps"][name], one["caps"]["won"] == name)
         for number, one in attempts
-        for name in _CAPS
+        for name in CAP_NAMES
         if one["caps"][name] is not None
     ]
     limits = [(number, *row.values()) for number, one in attempts for row in one["limits"]]

@@ -80,6 +80,14 @@ def test_the_explanation_has_both_attempts_with_their_fields_and_caps(folder: Pa
     assert ("ins", '+  "model": "gpt-2026",') in first["difference"]
 
 
+@pytest.mark.parametrize(
+    ("model", "mode"), [("gpt", "payg (the platform's key)"), ("local", "payg (no key)")]
+)
+def test_an_attempt_says_whose_key_is_sent(folder: Path, model: str, mode: str) -> None:
+    view = explain(folder, "plain", HELLO | {"model": model})
+    assert view.shown["explained"]["attempts"][0]["mode"] == mode
+
+
 def test_each_rule_says_whether_it_matches(folder: Path) -> None:
     body = {"messages": [{"role": "user", "content": "Improve my SQL"}], "tools": explained.TOOLS}
     view = explain(folder, "plain", body)

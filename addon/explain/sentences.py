@@ -1,0 +1,50 @@
+"""The sentences of an explanation, as the command and the console show them."""
+
+from collections.abc import Iterator
+
+from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
+from addon.text.errors import ErrorAnswer
+from policies.route import Target
+
+_KEYS = {"payg": "the platform's key", "byok": "the workspace's own key"}
+
+
+def describe_call(workspace: str, key_id: str, explanation: Explanation) -> str:
+    """Return who asks for what, without a full stop."""
+    asked = explanation.requested_model or "no model"
+    form = "streamed" if explanation.stream else "whole"
+    return f"{workspace}/{key_id} asks for {asked}, {form}"
+
+
+def name_attempt(number: int, attempt: ExplainedAttempt) -> str:
+    """Return the title of an attempt: its number, model and provider."""
+    model = attempt.target.model
+    when = ", if the first fails" if number > 1 else ""
+    return f"Attempt {number}{when}: {model.slug} at {model.provider.name}"
+
+
+def describe_mode(target: Target) -> str:
+    """Return the mode of an attempt, and whose key is sent."""
+    key = "no key" if target.model.provider.auth == "none" else _KEYS[target.mode]
+    return f"{target.mode} ({key})"
+
+
+def describe_refusal(refused: Refused) -> str:
+    """Return the step that refuses, the error that the client gets, and the reason for the operator."""
+    why = f" ({refused.why})" if refused.why else ""
+    return f"by the {refused.step}: {_describe_error(refused.answer)}{why}"
+
+
+def describe_end(explanation: Explanation) -> Iterator[str]:
+    """Return what follows a failure of the first attempt. Nothing does where the call is refused before."""
+    if explanation.refused:
+        return
+    if explanation.no_fallback_reason:
+        yield f"There is no second attempt: {explanation.no_fallback_reason}."
+    if explanation.error_on_failure:
+        yield f"If the first attempt fails, the client gets: {_describe_error(explanation.error_on_failure)}"
+
+
+def _describe_error(error: ErrorAnswer) -> str:
+    param = f", param {error.param}" if error.param else ""
+    return f"{error.status} {error.code}{param}: {error.message}"
