@@ -69,6 +69,8 @@ class _StaticHandler(StaticFileHandler):
 
     @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:
+        if status_code == 405:
+            self.set_header("Allow", ", ".join(READING))
         self.set_header("Content-Type", "text/plain; charset=UTF-8")
         self.finish(f"{status_code}\n")
 

@@ -70,9 +70,8 @@ class ConsoleHandler(RequestHandler):
         """Answer a request that may not see the page. Else set ``visitor``."""
         try:
             self.guard.check_address(self.request, changes=self.changes)
-            if not self._has_method():
-                self.set_header("Allow", ", ".join(READING))
-                return self.fail(405, "This page is only read.")
+            if self.request.method not in self.find_methods():
+                return self.send_error(405)
             await self.admit()
         except AccessError as error:
             return self.fail(error.status, str(error))
@@ -83,8 +82,14 @@ class ConsoleHandler(RequestHandler):
         self.use_cookie(self.visitor.cookie)
         return None
 
-    def _has_method(self) -> bool:
-        return self.request.method in READING or type(self).post is not RequestHandler.post
+    def find_methods(self) -> Sequence[str]:
+        """Return the methods of this page."""
+        found: list[str] = [
+            one
+            for one in self.SUPPORTED_METHODS
+            if getattr(type(self), one.lower()) is not getattr(RequestHandler, one.lower())
+        ]
+        return found
 
     @property
     def changes(self) -> bool:
@@ -99,7 +104,9 @@ class ConsoleHandler(RequestHandler):
         if self.is_api:
             # Basic works, too. It is not offered, because a browser would ask for a user and keep the password.
             self.set_header("WWW-Authenticate", 'Bearer realm="tollgate console"')
-            return self.fail(401, "Send the password of the console: Authorization: Bearer PASSWORD.")
+            return self.fail(
+                401, "Send the password of the console as a Bearer token, in the header Authorization."
+            )
         wanted = (self.request.method in READING and self.request.uri) or "/"
         self.redirect(url_concat("/login", {"next": wanted}) if wanted != "/" else "/login", status=303)
         return None
@@ -122,6 +129,8 @@ class ConsoleHandler(RequestHandler):
 
     @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:
+        if status_code == 405:
+            self.set_header("Allow", ", ".join(self.find_methods()))
         # No message of tornado: it may quote the request.
         self.fail(status_code, responses.get(status_code, "Error"))
 
@@ -173,8 +182,8 @@ class ViewHandler(ConsoleHandler):
         return self.request.method not in READING and find_posted(self.request.path) is None
 
     @override
-    def _has_method(self) -> bool:
-        return self.request.method in READING or find_posted(self.request.path) is not None
+    def find_methods(self) -> Sequence[str]:
+        return READING if find_posted(self.request.path) is None else (*READING, "POST")
 
     async def get(self) -> None:
         """Answer with the page or its data."""

@@ -3,8 +3,6 @@
 import re
 from typing import Final, override
 
-from tornado.web import HTTPError
-
 from addon.console.access.guard import AccessError
 from addon.console.access.password import TooOftenError
 from addon.console.page import ConsoleHandler
@@ -70,16 +68,7 @@ class LoginHandler(ConsoleHandler):
 
 
 class LogoutHandler(ConsoleHandler):
-    """The end of a session."""
-
-    async def get(self) -> None:
-        """A link must not end a session."""
-        self.set_header("Allow", "POST")
-        raise HTTPError(405)
-
-    @override
-    async def head(self) -> None:
-        await self.get()
+    """The end of a session. There is no ``get``, because a link must not end a session."""
 
     async def post(self) -> None:
         """End the session, and show the form to log in."""
