@@ -89,9 +89,13 @@ class AuditLog:
     def settle_dead(self, judge: Callable[[sqlite3.Connection, Evidence], Outcome]) -> None:
         """End the intents of processes that died. ``judge`` finds out whether a change was made.
 
-        The caller has the lock of the workspaces' folder.
+        The caller has the lock of the workspaces' folder. A ledger that is not made yet, or is older, has none.
         """
+        if not self._path.exists():
+            return
         with raising_unavailable(self._path), closing(self._open()) as connection:
+            if not has_table(connection, "audit_intents"):
+                return
             rows = connection.execute("SELECT id, evidence FROM audit_intents ORDER BY at").fetchall()
             ended = [(intent_id, judge(connection, json.loads(evidence))) for intent_id, evidence in rows]
         for intent_id, outcome in ended:

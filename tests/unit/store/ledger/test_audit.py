@@ -66,6 +66,14 @@ def test_what_a_dead_process_left_is_judged_once(
     assert [line["outcome"] for line in lines(ledger)] == found
 
 
+def test_a_ledger_that_is_not_made_yet_has_nothing_of_a_dead_process(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    AuditLog(path).settle_dead(lambda *_: "made")
+    assert not path.exists()
+    path.touch()
+    AuditLog(path).settle_dead(lambda *_: "made")
+
+
 @pytest.mark.parametrize(
     "statement",
     [
