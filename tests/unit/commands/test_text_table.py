@@ -115,6 +115,8 @@ def test_optional_columns_are_left_out_before_texts_become_unreadable() -> None:
         ("\x9b", r"\x9b"),
         ("\ud800", r"\ud800"),
         ("\U000e0001", r"\U000e0001"),
+        ("\u3164\u2800\u115f\ufe00", r"\u3164\u2800\u115f\ufe00"),
+        ("\u2764\ufe0f", "\u2764\ufe0f"),
         ("tab\tand\nline", "tab\\tand\nline"),
         ("naïve 漢字", "naïve 漢字"),
     ],
