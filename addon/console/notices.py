@@ -1,4 +1,4 @@
-"""Sentences above each page that say why its figures are not those of all calls, or take long."""
+"""Sentences above each page: why no calls are served, and why its figures are not those of all calls, or take long."""
 
 import sqlite3
 from datetime import datetime
@@ -8,6 +8,8 @@ from addon.settings.conf_schema import ProxyConf
 from addon.store.backends import find_ledger_place
 from addon.store.ledger.rollups import read_progress
 from addon.store.protocol import StoreUnavailable
+from addon.telemetry.admin import Readiness
+from addon.text.masking import mask_credentials
 
 ELSEWHERE = (
     "Calls are recorded in the ledger of another machine. The calls, sums and wallet entries here are only those of"
@@ -15,16 +17,30 @@ ELSEWHERE = (
 )
 UNKNOWN = "Redis can't be reached: calls may wait there that these pages do not have."
 
+_NEEDED = ("store", "drain", "workers")
+"""The checks of ``/readyz`` that keep calls away."""
+
 
 def find_notices(reading: Reading) -> list[str]:
     """Return the notices of a page."""
-    found = find_place_notices(reading.settings.conf, reading.ledger)
+    refused = find_refusal(reading.live.readiness)
+    found = [*([refused] if refused else []), *find_place_notices(reading.settings.conf, reading.ledger)]
     if since := find_sums_begin(reading.ledger, reading.now):
         found.append(
             f"The sums of calls before {since} UTC are still being made, so pages of an earlier time take longer."
             " Figures are right."
         )
     return found
+
+
+def find_refusal(readiness: Readiness) -> str | None:
+    """Return why no calls are served now, None when they are."""
+    if readiness.ready:
+        return None
+    failed = [
+        f"{name}: {readiness.checks[name]}" for name in _NEEDED if readiness.checks.get(name, "ok") != "ok"
+    ]
+    return mask_credentials(f"The gateway serves no calls now: {'; '.join(failed)}")
 
 
 def find_place_notices(conf: ProxyConf, ledger: sqlite3.Connection) -> list[str]:

@@ -1,4 +1,4 @@
-"""The notices above pages: where calls are recorded, and how far the sums are made."""
+"""The notices above pages: whether calls are served, where calls are recorded, and how far the sums are made."""
 
 import asyncio
 from pathlib import Path
@@ -7,11 +7,12 @@ from rig.ledger import make_row
 from rig.rollups import NOW, build_all, open_ledger
 from rig.stores import settlement
 
-from addon.console.notices import ELSEWHERE, UNKNOWN, find_place_notices, find_sums_begin
+from addon.console.notices import ELSEWHERE, UNKNOWN, find_place_notices, find_refusal, find_sums_begin
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.validation import validate
 from addon.store.backends import open_store
 from addon.store.ledger.report import open_report
+from addon.telemetry.admin import Readiness
 
 
 def conf_of(folder: Path, redis_url: str) -> ProxyConf:
@@ -55,3 +56,10 @@ def test_an_older_ledger_says_how_far_its_sums_are_made() -> None:
         assert find_sums_begin(ledger, NOW) == "2026-01-31 12:34"
         build_all(ledger)
         assert find_sums_begin(ledger, NOW) is None
+
+
+def test_a_gateway_that_refuses_calls_says_why() -> None:
+    checks = {"settings": "a.toml: broken", "store": "database is locked", "workers": "1 of 2 running"}
+    assert find_refusal(Readiness(True, checks)) is None
+    expected = "The gateway serves no calls now: store: database is locked; workers: 1 of 2 running"
+    assert find_refusal(Readiness(False, checks)) == expected
