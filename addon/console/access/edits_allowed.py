@@ -2,8 +2,11 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 from addon.settings.settings import Settings
+
+NO_CHANGES: Final = "Changes need a password: set [admin] console_password."
 
 
 def why_no_edits(settings: Settings, unwritable: Path | None = None) -> str | None:
@@ -15,7 +18,7 @@ def why_no_edits(settings: Settings, unwritable: Path | None = None) -> str | No
     if admin.edits is False:
         return "Changes are off: [admin] edits is false."
     if settings.console_password is None:
-        return "Changes need a password: set [admin] console_password."
+        return NO_CHANGES
     if settings.console_password.secret is None:
         return f"Changes need a password: {settings.console_password.fault}."
     if admin.edits is True:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from tornado.httputil import HTTPServerRequest
 
 from addon.console.access.browsers import Browsers, Cookie
+from addon.console.access.edits_allowed import NO_CHANGES
 from addon.console.access.hosts import find_host_fault
 from addon.console.access.password import Keys, PasswordCheck
 from addon.console.access.session import Session, make_form_token
@@ -113,7 +114,7 @@ class Guard:
                 403, "A proxy passed this request on. Set [admin] console_password to allow that."
             )
         if changes:
-            raise AccessError(403, "Changes need a password: set [admin] console_password.")
+            raise AccessError(403, NO_CHANGES)
         if request.method not in READING and not self._is_own_form(request):
             raise AccessError(403, "Another site sent this form.")
 

@@ -10,6 +10,7 @@ from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
 from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.figures import find_error_rate
 from addon.store.ledger.report import find_totals
 from addon.text.table import Table
 from policies.model import Model, Prices
@@ -118,7 +119,7 @@ def _price_columns(prefix: str, prices: Prices) -> dict[str, int | None]:
 def _use_columns(use: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{name: use[name] for name in _USE},
-        "error_rate": round(use["failed_calls"] / use["calls"], 6) if use["calls"] else None,
+        "error_rate": find_error_rate(use["failed_calls"], use["calls"]),
         "margin_nanousd": use["retail_nanousd"] - use["wholesale_nanousd"],
     }
 

@@ -12,7 +12,7 @@ from addon.console.views.overview_providers import load_providers
 from addon.console.views.overview_spend import SPLITS, choose_step, load_spend
 from addon.settings.errors import describe_error
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import PERCENTILES, Figures, Groups, fold, read_figures
+from addon.store.ledger.figures import PERCENTILES, Figures, Groups, fold, rank, read_figures
 from addon.store.ledger.report import count_holds, find_refusals
 from addon.store.ledger.sum_sources import SUMS
 from addon.store.protocol import StoreUnavailable
@@ -44,8 +44,8 @@ def load_overview(reading: Reading) -> View:
     tables = {
         "figures": Table(FIGURES, [_row("now", time, whole), _row("before", time.before(), earlier)]),
         "spend": spend.table,
-        "models": _rank(("model_slug",), fold(by_model, 1)),
-        "workspaces": _rank(("workspace",), read_figures(reading.ledger, ("workspace",), wanted)),
+        "models": _make_top(("model_slug",), fold(by_model, 1)),
+        "workspaces": _make_top(("workspace",), read_figures(reading.ledger, ("workspace",), wanted)),
         "providers": load_providers(reading, wanted, by_provider),
         **({} if is_of_model else {"refusals": find_refusals(reading.ledger, wanted, TOP_ROWS)}),
         **limits.tables,
@@ -84,10 +84,9 @@ def _row(name: str, time: TimeRange, whole: Groups) -> tuple[Any, ...]:
     return (name, time.since, time.until, *figures.sums, figures.error_rate, *figures.percentiles())
 
 
-def _rank(names: tuple[str, ...], groups: Groups) -> Table:
-    """Return the groups that cost most, in the order of ``tollgate usage``."""
-    ordered = sorted(groups.items(), key=lambda item: (-item[1].retail_nanousd, -item[1].calls, item[0]))
-    rows = [(*name, *figures.sums, figures.error_rate) for name, figures in ordered[:TOP_ROWS]]
+def _make_top(names: tuple[str, ...], groups: Groups) -> Table:
+    """Return the groups that cost most."""
+    rows = [(*name, *groups[name].sums, groups[name].error_rate) for name in rank(groups)[:TOP_ROWS]]
     return Table((*names, *TOP), rows)
 
 

@@ -12,7 +12,7 @@ from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import STEPS_S, Groups, Step, fold, read_figures
+from addon.store.ledger.figures import STEPS_S, Groups, Step, fold, rank, read_figures
 from addon.text.table import Table
 
 type Split = Literal["model", "key", "workspace"]
@@ -54,7 +54,7 @@ def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: Split, by_
     step, names = choose_step(time), _COLUMNS[by]
     groups = by_model if by == "model" else read_figures(reading.ledger, names, wanted, step)
     totals = fold(groups, *range(1, len(names) + 1))
-    ordered = sorted(totals, key=lambda name: (-totals[name].retail_nanousd, -totals[name].calls, name))
+    ordered = rank(totals)
     largest = ordered if len(ordered) <= LARGEST + 1 else ordered[:LARGEST]
     begins = list(_list_begins(time, step))
     spent: dict[tuple[str, ...], list[int]] = {name: [0] * len(begins) for name in largest}

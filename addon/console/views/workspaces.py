@@ -17,6 +17,7 @@ from addon.console.views.workspace_states import (
     find_workspace_warnings,
 )
 from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.figures import find_error_rate
 from addon.store.ledger.names import find_recorded_workspaces
 from addon.store.ledger.report import find_limits, find_refusals, find_totals
 from addon.store.protocol import StoreUnavailable
@@ -55,7 +56,7 @@ class _Used:
     @property
     def error_rate(self) -> float | None:
         """The part of the calls that failed."""
-        return round(self.failed_calls / self.calls, 6) if self.calls else None
+        return find_error_rate(self.failed_calls, self.calls)
 
     def rank(self, column: str) -> int:
         """Return the number to sort by. Rates are in millionths."""

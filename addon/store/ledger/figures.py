@@ -56,13 +56,18 @@ class Figures:
 
     @property
     def error_rate(self) -> float | None:
-        """The part of the calls that failed, None without calls."""
-        return self.failed_calls / self.calls if self.calls else None
+        """The part of the calls that failed, see ``find_error_rate``."""
+        return find_error_rate(self.failed_calls, self.calls)
 
     def percentiles(self) -> list[int | None]:
         """Return the values of ``PERCENTILES``: None without distributions."""
         buckets = self.buckets or _no_buckets()
         return [find_percentile(counts, percent) for counts in buckets for percent in PERCENTS]
+
+
+def find_error_rate(failed_calls: int, calls: int) -> float | None:
+    """Return the part of the calls that failed, in millionths; None without calls."""
+    return round(failed_calls / calls, 6) if calls else None
 
 
 def _no_buckets() -> tuple[Counter[int], ...]:
@@ -194,3 +199,8 @@ def fold(groups: Groups, *places: int) -> Groups:
             folded[kept] = Figures()
         folded[kept].add(figures)
     return folded
+
+
+def rank(groups: Groups) -> list[tuple[str, ...]]:
+    """Return the names of groups, those that cost most first, as ``tollgate usage`` does."""
+    return sorted(groups, key=lambda name: (-groups[name].retail_nanousd, -groups[name].calls, name))
