@@ -6,13 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rig.expressions import (
-    Expression,
-    faults_of,
-    find_expressions,
-    hostile_openings,
-    hostile_units,
-)
+from rig.expressions import Expression, find_expressions
+from rig.slow_expressions import faults_of, hostile_openings, hostile_units
 
 from addon.console.pages import PAGES
 from addon.text.masking import _escaped_pattern
