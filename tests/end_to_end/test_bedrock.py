@@ -16,7 +16,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.corpus import FOLDER, read_corpus
 from rig.gateway import Gateway
-from rig.native_converse import event_frame, exception_frame
+from rig.native_converse_stream import event_frame, exception_frame
 from rig.readers import Answer, client, converse, difference
 from rig.scripts import Received, Script, chunked, whole
 from rig.upstream import Upstream

@@ -4,7 +4,7 @@ import json
 
 from addon.dialects.anthropic.request import to_request
 from policies.family import Family
-from tests.rig.native_anthropic import check_request
+from rig.native_anthropic import check_request
 
 EXTRA = frozenset({"thinking", "top_k", "reasoning_effort", "output_config", "service_tier"})
 ADAPTIVE = Family("claude", extra=EXTRA)

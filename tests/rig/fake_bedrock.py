@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
-from rig.native_converse import event_frame, stream_of
+from rig.native_converse_stream import event_frame, stream_of
 from rig.scripts import Received, Script, chunked, whole
 
 HELLO = {

@@ -14,9 +14,9 @@ from rig.anthropic_answers import (
     events,
     message,
 )
+from rig.native_anthropic_answers import assembled
 
 from addon.dialects.anthropic.answer import chat_usage, to_completion
-from tests.rig.native_anthropic import assembled
 
 
 def test_a_whole_answer_is_a_chat_completion_with_the_catalog_slug():

@@ -3,17 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from rig.anthropic_answers import answer, chunks, events
-
-from addon.dialects.anthropic.answer import to_completion
-from addon.dialects.anthropic.request import to_request
-from policies.family import Family
-from tests.rig.native_anthropic import (
+from rig.native_anthropic_answers import (
     accumulated,
     assembled,
     meaning_of_completion,
     meaning_of_message,
     message_of,
 )
+
+from addon.dialects.anthropic.answer import to_completion
+from addon.dialects.anthropic.request import to_request
+from policies.family import Family
 
 LETTERS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=9)
 THINKINGS = st.builds(

@@ -2,9 +2,9 @@
 
 import pytest
 from rig.anthropic_answers import FUTURE, SEARCH, TEXT, THINKING, USE, chunks, events
+from rig.native_anthropic_answers import assembled
 
 from addon.dialects.anthropic.answer import AnthropicStream
-from tests.rig.native_anthropic import assembled
 
 
 def test_a_stream_is_chunks_of_one_answer_with_the_usage_in_the_last():

@@ -5,26 +5,28 @@ from collections import Counter
 from functools import cache
 
 import pytest
+from rig.corpus import needs_corpus
+from rig.native_anthropic import (
+    NotInChatError,
+    chat_request_of,
+    check_request,
+    meaning_of_request,
+    read_recordings,
+)
+from rig.native_anthropic_answers import (
+    accumulated,
+    assembled,
+    events_of,
+    meaning_of_completion,
+    meaning_of_message,
+    message_of,
+)
 
 from addon.calls.chat_request import parse_chat_request
 from addon.dialects.anthropic.answer import AnthropicStream, to_completion
 from addon.dialects.anthropic.request import to_request
 from policies.family import Family
 from policies.refusal import Refusal
-from tests.rig.corpus import needs_corpus
-from tests.rig.native_anthropic import (
-    NotInChatError,
-    accumulated,
-    assembled,
-    chat_request_of,
-    check_request,
-    events_of,
-    meaning_of_completion,
-    meaning_of_message,
-    meaning_of_request,
-    message_of,
-    read_recordings,
-)
 
 FAMILY = Family("claude", extra=frozenset({"thinking", "top_k", "output_config", "reasoning_effort"}))
 FINISH_REASONS = {

@@ -5,9 +5,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 from rig.anthropic_requests import ADAPTIVE, FORCED, MARK, PNG, call, text
+from rig.native_anthropic import chat_request_of, check_request
 
 from addon.dialects.anthropic.request import to_request
-from tests.rig.native_anthropic import chat_request_of, check_request
 
 WORDS = st.from_regex(r"\w[\w .,!-]{0,6}\w?", fullmatch=True)
 MARKS = st.sampled_from([{}, {"cache_control": MARK}])

@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from rig.native_converse_stream import event_frame, exception_frame
 
 from addon.answers.context import AnswerContext
 from addon.dialects.bedrock import dialect
 from addon.dialects.bedrock.answer import to_completion
 from policies.family import Family
-from tests.rig.native_converse import event_frame, exception_frame
 
 CONTEXT = AnswerContext("slug", Family("any"), created_s=1, answer_id="chatcmpl-1")
 START = event_frame("messageStart", {"role": "assistant"})

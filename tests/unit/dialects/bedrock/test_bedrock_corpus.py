@@ -4,6 +4,10 @@ import json
 from collections import Counter
 
 from openai.types.chat import ChatCompletion
+from rig.corpus import needs_corpus, read_corpus
+from rig.native_anthropic_answers import assembled
+from rig.native_converse import NotInChatError, chat_request_of, check_request, meaning_of_request, recordings
+from rig.native_converse_stream import event_frame, stream_of
 
 from addon.answers.context import AnswerContext
 from addon.calls.chat_request import parse_chat_request
@@ -12,17 +16,6 @@ from addon.dialects.bedrock.answer import to_completion
 from addon.dialects.bedrock.request import to_request
 from policies.family import Family
 from policies.refusal import Refusal
-from tests.rig.corpus import needs_corpus, read_corpus
-from tests.rig.native_anthropic import assembled
-from tests.rig.native_converse import (
-    NotInChatError,
-    chat_request_of,
-    check_request,
-    event_frame,
-    meaning_of_request,
-    recordings,
-    stream_of,
-)
 
 pytestmark = needs_corpus
 FAMILY = Family("claude", extra=frozenset({"thinking", "reasoning_config", "reasoning_effort"}))

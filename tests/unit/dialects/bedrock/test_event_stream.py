@@ -10,12 +10,12 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rig.native_converse_stream import encode_frame, event_frame
 
 from addon.answers.context import AnswerContext
 from addon.dialects.bedrock import dialect
 from addon.dialects.bedrock.event_stream import MAX_FRAME_BYTES, FrameError, FrameSplitter
 from policies.family import Family
-from tests.rig.native_converse import encode_frame, event_frame
 
 CONTEXT = AnswerContext("slug", Family("any"), created_s=1)
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from pydantic import SecretStr
+from rig.native_converse import check_request
 
 from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
@@ -13,7 +14,6 @@ from policies.family import Family
 from policies.model import Model, Prices, Provider
 from policies.refusal import Refusal
 from policies.route import Target
-from tests.rig.native_converse import check_request
 
 PLAIN = Family("plain")
 CLAUDE = Family(
