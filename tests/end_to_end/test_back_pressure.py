@@ -15,7 +15,8 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
-from rig.raw_clients import RawClient, RawHttp2Client
+from rig.raw_clients import RawClient
+from rig.raw_http2_client import RawHttp2Client
 from rig.scripts import UNTIL_CLIENT_LEAVES, Received, Step, chunk, event, http_chunk, ordinary, response_head
 
 PATH = "/v1/chat/completions"

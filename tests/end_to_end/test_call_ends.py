@@ -18,7 +18,8 @@ from rig.bounds import BOUND_S
 from rig.configuration import FAMILIES, ROOT, model, new_key, workspace
 from rig.gateway import Gateway
 from rig.money import select
-from rig.raw_clients import Answer, RawClient, RawHttp2Client, request_bytes
+from rig.raw_clients import Answer, RawClient, request_bytes
+from rig.raw_http2_client import RawHttp2Client
 from rig.scripts import (
     CLOSE,
     DONE,

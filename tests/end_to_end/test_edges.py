@@ -12,7 +12,8 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import PROVIDER_KEY, Gateway
-from rig.raw_clients import RawClient, RawHttp2Client, request_bytes
+from rig.raw_clients import RawClient, request_bytes
+from rig.raw_http2_client import RawHttp2Client
 from rig.scripts import (
     CLOSE,
     DONE,

@@ -10,7 +10,8 @@ from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.money import holds
 from rig.processes import with_wire
-from rig.raw_clients import RawClient, RawHttp2Client, request_bytes
+from rig.raw_clients import RawClient, request_bytes
+from rig.raw_http2_client import RawHttp2Client
 from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
 

@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from rig.http2 import REQUEST, connect_http2, replace_field, serve_http2
+from rig.http2 import REQUEST, connect_http2, replace_field
+from rig.http2_server import serve_http2
 from rig.wire_calls import echo_body
 
 from addon.wire.stream import Stream

@@ -6,11 +6,8 @@ import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 from rig.bounds import BOUND_S
-from rig.http2 import (
-    connect_http2,
-    raw_frame,
-    serve_http2,
-)
+from rig.http2 import connect_http2, raw_frame
+from rig.http2_server import serve_http2
 from rig.wire_calls import HeldCalls, echo_body
 
 from addon.wire.http2_frames import PREFACE

@@ -7,16 +7,8 @@ import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 from rig.bounds import BOUND_S
-from rig.http2 import (
-    REQUEST,
-    block,
-    connect_http2,
-    raw_frame,
-    read_goaway,
-    read_rest,
-    replace_field,
-    serve_http2,
-)
+from rig.http2 import REQUEST, block, connect_http2, raw_frame, read_goaway, read_rest, replace_field
+from rig.http2_server import serve_http2
 from rig.wire_calls import TEXT, HeldCalls, echo_body, wait_until
 
 from addon.text.http_heads import Response, ResponseHead

@@ -9,17 +9,8 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes, Settings
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rig.http2 import (
-    REQUEST,
-    Client,
-    block,
-    connect_http2,
-    head_frame,
-    raw_frame,
-    read_goaway,
-    read_rest,
-    serve_http2,
-)
+from rig.http2 import REQUEST, Client, block, connect_http2, head_frame, raw_frame, read_goaway, read_rest
+from rig.http2_server import serve_http2
 from rig.wire_calls import TEXT, HeldCalls, echo_body, wait_until
 
 from addon.text.http_heads import Response

@@ -2,11 +2,8 @@
 
 from h2.errors import ErrorCodes
 from h2.settings import Settings
-from rig.http2 import (
-    connect_http2,
-    raw_frame,
-    serve_http2,
-)
+from rig.http2 import connect_http2, raw_frame
+from rig.http2_server import serve_http2
 from rig.wire_calls import HeldCalls, echo_body
 
 from addon.wire.http2_library import MAX_STREAMS

@@ -5,12 +5,8 @@ import logging
 
 import pytest
 from h2.settings import SettingCodes
-from rig.http2 import (
-    connect_http2,
-    raw_frame,
-    replace_field,
-    serve_http2,
-)
+from rig.http2 import connect_http2, raw_frame, replace_field
+from rig.http2_server import serve_http2
 from rig.wire_calls import TEXT, wait_until
 
 from addon.text.http_heads import Headers, ResponseHead

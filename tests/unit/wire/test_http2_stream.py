@@ -5,12 +5,8 @@ import asyncio
 import pytest
 from h2.errors import ErrorCodes
 from rig.bounds import BOUND_S
-from rig.http2 import (
-    REQUEST,
-    connect_http2,
-    raw_frame,
-    serve_http2,
-)
+from rig.http2 import REQUEST, connect_http2, raw_frame
+from rig.http2_server import serve_http2
 from rig.wire_calls import TEXT, HeldCalls, echo_body, wait_until
 
 from addon.text.http_heads import Response
