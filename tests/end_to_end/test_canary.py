@@ -46,7 +46,8 @@ from rig.canary_scene import (
     token_answer,
 )
 from rig.configuration import Configuration
-from rig.leaky import WIRE, Leaks, leaks_of_answers, leaks_of_errors, leaks_of_streams
+from rig.leaky import Leaks, leaks_of_answers, leaks_of_streams
+from rig.leaky_errors import WIRE, leaks_of_errors
 from rig.processes import run_to_its_end
 from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import completion, whole
