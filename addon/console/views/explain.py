@@ -6,7 +6,7 @@ from typing import Any, Final
 from addon.console.view import Reading, View
 from addon.console.views.explain_examples import EXAMPLES
 from addon.console.views.explain_shown import make_explanation_shown
-from addon.console.views.workspace_shown import LIMIT_CELLS
+from addon.console.views.workspace_shown import make_limit_cells
 from addon.explain.asked_call import (
     UnknownCallerError,
     find_key,
@@ -33,7 +33,7 @@ def load_explain(reading: Reading) -> View:
     form = reading.form if reading.form is not None else _fill_form(reading)
     shown = {
         **{"form": form, **_list_choices(reading, form), "examples": EXAMPLES, "explained": None},
-        **{"part_of": _part_of, "limit_cells": LIMIT_CELLS},
+        **{"part_of": _part_of, "limit_cells": make_limit_cells(last_credit=0)},
     }
     tables = {"examples": Table(("example", "body"), [(one.name, one.body) for one in EXAMPLES])}
     if reading.form is None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from addon.console.view import Reading
-from addon.store.ledger.alerts import find_last_credits
+from addon.store.ledger.alerts import find_last_credits, find_wallet_cap
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.figures import KeyUse, read_key_uses
 from addon.store.ledger.report import ReadUsed, find_limits_of
@@ -79,8 +79,8 @@ def _make_row(
     row = {**limit, "used_nanousd": limit["spent_nanousd"]}
     is_of_calls = limit["limit"] == "request_cap"
     if limit["limit"] == "wallet":
-        # The cap of a wallet is its balance. A larger one than the last credit is unused.
-        row["cap_nanousd"] = max(credit_nanousd, limit["cap_nanousd"])
+        # The cap of a wallet's limit is its balance.
+        row["cap_nanousd"] = find_wallet_cap(limit["cap_nanousd"], credit_nanousd)
         row["used_nanousd"] = row["cap_nanousd"] - limit["cap_nanousd"]
     left, cap = (
         (limit["requests_left"], limit["request_cap"])

@@ -11,12 +11,12 @@ from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.workspace_keys import choose_keys, make_keys_table
 from addon.console.views.workspace_settings import make_settings_tables, make_settings_values
 from addon.console.views.workspace_shown import (
-    LIMIT_CELLS,
     ROUTING_CELLS,
     choose_key_columns,
     draw_spend,
     make_facts,
     make_key_cells,
+    make_limit_cells,
     make_tiles,
 )
 from addon.console.views.workspace_states import (
@@ -26,6 +26,7 @@ from addon.console.views.workspace_states import (
 )
 from addon.edits.workspace_files import unknown_workspace_error
 from addon.settings.errors import Problem
+from addon.store.ledger.alerts import find_last_credits
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.names import is_recorded_workspace
 from addon.store.ledger.report import (
@@ -97,10 +98,16 @@ def _make_shown(
         "key_columns": choose_key_columns(tables["keys"]),
         "key_cells": make_key_cells(tables["limits"]),
         "routing_cells": ROUTING_CELLS,
-        "limit_cells": LIMIT_CELLS,
+        "limit_cells": make_limit_cells(_find_last_credit(reading, values["workspace"])),
         "facts": make_facts(values["settings"], values["file"]),
         "chart": draw_spend(tables["spend"], time),
     }
+
+
+def _find_last_credit(reading: Reading, workspace_id: str) -> int:
+    """Return the last credit of a wallet, 0 for none."""
+    _, credit = find_last_credits(reading.ledger, [workspace_id]).get(workspace_id, ("", 0))
+    return credit
 
 
 def _read_counters(

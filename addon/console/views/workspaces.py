@@ -5,10 +5,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from addon.console import display
+from addon.console.cells import NOTHING, Cell
+from addon.console.charts.bar import draw_bar
 from addon.console.query import ParameterError
 from addon.console.time_range import PARAMETERS as TIME_PARAMETERS
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
+from addon.console.views.workspace_shown import show_wallet
 from addon.console.views.workspace_states import (
     STATES,
     State,
@@ -16,10 +20,11 @@ from addon.console.views.workspace_states import (
     find_state,
     find_workspace_warnings,
 )
+from addon.store.ledger.alerts import find_last_credits
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.figures import find_error_rate
 from addon.store.ledger.names import find_recorded_workspaces
-from addon.store.ledger.report import find_limits, find_refusals, find_totals
+from addon.store.ledger.report import find_balances, find_limits, find_refusals, find_totals
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
@@ -37,6 +42,7 @@ COLUMNS: Final = (
     *("workspace", "name", "state", "plan", "limit_rpm", "keys", "active_keys"),
     *("calls", "failed_calls", "error_rate", "retail_nanousd", "refused_calls"),
     *("wallet_left_nanousd", "month_left_nanousd", "warnings"),
+    *("wallet_balance_nanousd", "last_credit_nanousd", "month_cap_nanousd"),
 )
 
 _NO_KEY: Final = Key("", "")
@@ -68,6 +74,20 @@ class _Used:
 _UNUSED: Final = _Used()
 
 
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """The wallet and the month of a workspace, in nano-USD. Each is None where there is none."""
+
+    wallet_left: int | None = None
+    balance: int | None = None
+    last_credit: int | None = None
+    month_left: int | None = None
+    month_cap: int | None = None
+
+
+_UNKNOWN: Final = _Budget()
+
+
 def load_workspaces(reading: Reading) -> View:
     """Return a page of the workspaces that are in the files or in the ledger."""
     time = TimeRange.parse(reading.query, reading.now)
@@ -86,7 +106,10 @@ def load_workspaces(reading: Reading) -> View:
         "next_after": _format_after(page[-1], used, sort) if len(rest) > len(page) else None,
         "counters_fault": fault,
     }
-    shown = {"time": time, "sortable": ("workspace", *RANKED), "search": search or "", "states": STATES}
+    shown = {
+        **{"time": time, "sortable": ("workspace", *RANKED), "search": search or "", "states": STATES},
+        "budget_cells": BUDGET_CELLS,
+    }
     return View({"workspaces": Table(COLUMNS, rows)}, values, shown)
 
 
@@ -149,18 +172,19 @@ def _make_rows(
     settings = reading.settings
     chosen = [settings.workspaces[one] for one in states if one in settings.workspaces]
     warnings = Counter(one.name for one in find_workspace_warnings(settings, chosen, reading.now))
-    left, fault = read_left(reading, chosen)
+    budgets, fault = _read_budgets(reading, states, chosen)
     rows = []
     for one, state in states.items():
         amounts = used.get(one, _UNUSED)
+        budget = budgets.get(one, _UNKNOWN)
         rows.append(
             (
                 one,
                 *_describe(settings.workspaces.get(one), state, reading),
                 *(amounts.calls, amounts.failed_calls, amounts.error_rate),
                 *(amounts.retail_nanousd, amounts.refused_calls),
-                *(left.get((one, "wallet")), left.get((one, "monthly_spend_cap"))),
-                warnings[one],
+                *(budget.wallet_left, budget.month_left, warnings[one]),
+                *(budget.balance, budget.last_credit, budget.month_cap),
             )
         )
     return rows, fault
@@ -185,18 +209,50 @@ def count_active(keys: Iterable[Key], reading: Reading) -> int:
     return sum(key.why_refused(reading.now) is None for key in keys)
 
 
-def read_left(
-    reading: Reading, workspaces: Collection[Workspace]
-) -> tuple[Mapping[tuple[str, str], int], str | None]:
-    """Return what is left of wallets and months, by workspace and kind of limit.
+def _read_budgets(
+    reading: Reading, states: Iterable[str], workspaces: Collection[Workspace]
+) -> tuple[Mapping[str, _Budget], str | None]:
+    """Return what is left of wallets and months. The second value says why the counters can't be read, if so.
 
-    The second value says why the counters can't be read, None where they can.
+    A Pro workspace needs no wallet. It has one if it was ever credited.
     """
     # The limits of the workspace alone: one key without caps has no others.
     bare = [replace(workspace, keys=(_NO_KEY,)) for workspace in workspaces]
+    credits = find_last_credits(reading.ledger, states)
     try:
         with reading.open_counters() as read_used:
-            rows = find_limits(read_used, bare, reading.now).records()
+            limits = find_limits(read_used, bare, reading.now).records()
+            wallets = find_balances(read_used, states).records()
     except StoreUnavailable as error:
         return {}, mask_credentials(str(error))
-    return {(row["workspace"], row["limit"]): row["left_nanousd"] for row in rows}, None
+    of = {(row["workspace"], row["limit"]): row for row in limits}
+    budgets = {}
+    for wallet in wallets:
+        one = wallet["workspace"]
+        month, last_credit = of.get((one, "monthly_spend_cap")), credits.get(one)
+        budget = _UNKNOWN
+        if (one, "wallet") in of or last_credit or wallet["balance_nanousd"] or wallet["held_nanousd"]:
+            credit = last_credit[1] if last_credit else None
+            budget = _Budget(wallet["left_nanousd"], wallet["balance_nanousd"], credit)
+        if month:
+            budget = replace(budget, month_left=month["left_nanousd"], month_cap=month["cap_nanousd"])
+        budgets[one] = budget
+    return budgets, None
+
+
+def _show_wallet(row: Mapping[str, Any]) -> Cell:
+    left, balance = row["wallet_left_nanousd"], row["wallet_balance_nanousd"]
+    if left is None:
+        return NOTHING
+    return show_wallet(balance, balance - left, row["last_credit_nanousd"] or 0, display.money(left))
+
+
+def _show_month(row: Mapping[str, Any]) -> Cell:
+    left, cap = row["month_left_nanousd"], row["month_cap_nanousd"]
+    if left is None:
+        return NOTHING
+    label = f"{display.exact_money(left)} left of {display.money(cap)}"
+    return Cell(display.money(left), label, "number", svg=draw_bar(cap - left, cap, label))
+
+
+BUDGET_CELLS: Final = {"wallet_left_nanousd": _show_wallet, "month_left_nanousd": _show_month}

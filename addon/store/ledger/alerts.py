@@ -232,6 +232,11 @@ def find_last_credits(
     return {workspace: row for workspace, row in found.items() if row}
 
 
+def find_wallet_cap(balance_nanousd: int, credit_nanousd: int) -> int:
+    """Return what counts as the whole of a wallet: its last credit, or its balance if that is more."""
+    return max(credit_nanousd, balance_nanousd)
+
+
 _LAST_CREDIT = """
     SELECT id, amount_nanousd FROM wallet_entries INDEXED BY wallet_entries_credits
     WHERE workspace = ? AND amount_nanousd > 0 ORDER BY created_at DESC, id DESC LIMIT 1

@@ -1,15 +1,18 @@
 """``/workspaces``: totals, states, what is left, search, sort and pages."""
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.commands import tollgate
 from rig.console_reading import NOW, load_page, open_new_ledger
 from rig.ledger import make_row
 from rig.rollups import write
 from rig.settings_files import ACME, BETA, edit, write_files
 
+from addon.console.cells import NOTHING
 from addon.console.query import ParameterError
 from addon.console.views.workspaces import PAGE_ROWS
 from addon.store.ledger.recount import write_counters
@@ -65,8 +68,12 @@ def test_a_row_has_plan_keys_use_and_what_is_left(conf_file: Path) -> None:
         "wallet_left_nanousd": None,
         "month_left_nanousd": None,
         "warnings": 1,
+        "wallet_balance_nanousd": None,
+        "last_credit_nanousd": None,
+        "month_cap_nanousd": None,
     }
     assert found["beta"]["wallet_left_nanousd"] == 2_000
+    assert (found["beta"]["wallet_balance_nanousd"], found["beta"]["last_credit_nanousd"]) == (2_000, 2_000)
     assert found["beta"]["calls"] == 1
 
 
@@ -77,6 +84,34 @@ def test_the_time_limits_the_totals(conf_file: Path) -> None:
 def test_what_is_left_of_the_month_is_that_of_usage(conf_file: Path) -> None:
     edit(conf_file.parent / ACME, 'plan = "pro"\n', 'plan = "pro"\nmonthly_spend_cap_usd = "2"\n')
     assert rows(conf_file, "/workspaces")["acme"]["month_left_nanousd"] == 2 * 10**9 - 1_070
+
+
+def test_what_is_left_of_a_wallet_is_that_of_the_command(conf_file: Path) -> None:
+    with open_new_ledger(conf_file.parent / "var" / "tollgate.db") as ledger:
+        write_entry(ledger, WalletEntry("acme/may", NOW, "acme", 9 * 10**9, "may"))
+        write_entry(ledger, WalletEntry("gone/may", NOW, "gone", 500, "may"))
+        write_entry(ledger, WalletEntry("gone/end", NOW, "gone", -2_000, "end"))
+        ledger.execute("DELETE FROM spend")
+        write_counters(ledger)
+    shown = tollgate(conf_file.parent, "wallet", "balance", "--json").stdout
+    left = {row["workspace"]: row["left_nanousd"] for row in json.loads(shown)}
+    found = {one: row["wallet_left_nanousd"] for one, row in rows(conf_file, "/workspaces").items()}
+    # Acme is Pro: it needs no wallet, and has one.
+    assert found == left == {"acme": 9 * 10**9, "beta": 2_000, "gone": -1_500}
+
+
+def test_budgets_are_bars_where_they_have_a_whole(conf_file: Path) -> None:
+    edit(conf_file.parent / ACME, 'plan = "pro"\n', 'plan = "pro"\nmonthly_spend_cap_usd = "2"\n')
+    view = load_page(conf_file, "/workspaces")
+    cells = view.shown["budget_cells"]
+    by_id = {row["workspace"]: row for row in view.tables["workspaces"].records()}
+    month = cells["month_left_nanousd"](by_id["acme"])
+    assert (month.text, month.svg is not None) == ("$2.00", True)
+    assert month.title == "$1.99999893 left of $2.00"
+    assert cells["wallet_left_nanousd"](by_id["acme"]) is NOTHING
+    wallet = cells["wallet_left_nanousd"](by_id["beta"])
+    assert (wallet.text, wallet.svg is not None) == ("$0.000002", True)
+    assert "used since the last credit" in wallet.title
 
 
 def test_a_workspace_without_a_file_is_marked(conf_file: Path) -> None:
