@@ -1,7 +1,9 @@
-"""The colours of the style sheet have enough contrast (WCAG 2.2, AA) in both schemes."""
+"""The colours of the style sheet have enough contrast (WCAG 2.2, AA) in both schemes, and series differ for all."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from math import dist
 
 import pytest
 from rig.configuration import ROOT
@@ -17,6 +19,36 @@ TEXTS = [
 ]
 SHAPES = [(f"series-{name}", "surface") for name in (*range(1, 8), "rest")] + [("field", "surface")]
 
+SERIES = [f"series-{name}" for name in (*range(1, 8), "rest")]
+"""The colours of a stacked bar, from the bottom up."""
+
+VISIONS = {
+    "usual": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+"""How people see linear RGB. Source: Machado, Oliveira and Fernandes, 2009, severity 1."""
+
+XYZ = (
+    (0.4124 / 0.95047, 0.3576 / 0.95047, 0.1805 / 0.95047),
+    (0.2126, 0.7152, 0.0722),
+    (0.0193 / 1.08883, 0.1192 / 1.08883, 0.9505 / 1.08883),
+)
+"""Linear RGB as CIE XYZ, next to that of white (D65)."""
+
 
 def read_scheme(scheme: str) -> Mapping[str, str]:
     """Return the colours of a scheme. Dark ones replace the light ones."""
@@ -25,11 +57,29 @@ def read_scheme(scheme: str) -> Mapping[str, str]:
     return dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6});", "\n".join(blocks)))
 
 
+def linear_rgb(colour: str) -> list[float]:
+    """Return the amounts of red, green and blue light. Source: WCAG 2.2, "relative luminance"."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+
+
+def weigh(weights: Sequence[float], light: Sequence[float]) -> float:
+    return sum(weight * part for weight, part in zip(weights, light, strict=True))
+
+
 def luminance(colour: str) -> float:
     """Return the relative luminance. Source: WCAG 2.2, "relative luminance"."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return weigh((0.2126, 0.7152, 0.0722), linear_rgb(colour))
+
+
+def seen(colour: str, vision: str) -> tuple[float, float, float]:
+    """Return a colour in CIELAB, as people with this vision see it."""
+    light = [min(max(weigh(row, linear_rgb(colour)), 0), 1) for row in VISIONS[vision]]
+    x, y, z = (
+        part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116
+        for part in (weigh(row, light) for row in XYZ)
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
 def contrast(one: str, other: str) -> float:
@@ -45,6 +95,24 @@ def contrast(one: str, other: str) -> float:
 def test_colours_have_contrast(scheme: str, front: str, ground: str, least: float) -> None:
     colours = read_scheme(scheme)
     assert contrast(colours[front], colours[ground]) >= least
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("vision", VISIONS)
+def test_series_differ_for_each_vision(scheme: str, vision: str) -> None:
+    colours = read_scheme(scheme)
+    distances = {
+        (one, other): dist(seen(colours[one], vision), seen(colours[other], vision))
+        for one, other in combinations(SERIES, 2)
+    }
+    assert min(distances.values()) >= 11, min(distances, key=lambda pair: distances[pair])
+    assert min(distances[pair] for pair in pairwise(SERIES)) >= 30
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_neighbours_in_a_bar_differ_without_colour(scheme: str) -> None:
+    colours = read_scheme(scheme)
+    assert min(contrast(colours[one], colours[other]) for one, other in pairwise(SERIES)) >= 1.4
 
 
 def test_both_schemes_have_the_same_colours() -> None:
