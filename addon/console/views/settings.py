@@ -32,23 +32,9 @@ def load_gateway_settings(reading: Reading) -> View:
     overview = Overview.of(settings)
     warnings = find_file_warnings(settings)
     files, more_files = _make_files(settings, live)
-    values = {
-        "version": VERSION,
-        "started_at": format_utc(live.started_at),
-        "uptime_s": max(0, round((reading.now - live.started_at).total_seconds())),
-        "workers": settings.conf.listen.workers,
-        "fingerprint": settings.fingerprint,
-        "settings_age_s": round(live.settings_age_s, 3),
-        "file_fault": mask_credentials(live.file_fault) if live.file_fault else None,
-        "ready": live.readiness.ready,
-        "workspaces": overview.workspaces,
-        "keys": overview.keys,
-        "active_keys": overview.active_keys,
+    values = _make_values(reading, overview) | {
         "warnings_found": len(warnings),
         "more_workspace_files": more_files,
-        "state": _describe_state(settings),
-        "policies": [policy.name for policy in settings.policies],
-        "ledger_bytes": _count_bytes(reading),
     }
     calls = _count_calls(reading)
     tables = {
@@ -78,6 +64,27 @@ def _make_file_cell(folder: Path) -> Callable[[Mapping[str, Any]], Cell]:
         return whole_cell(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
     return show
+
+
+def _make_values(reading: Reading, overview: Overview) -> dict[str, Any]:
+    """Return the values of the process, of its settings and of its ledger."""
+    settings, live = reading.settings, reading.live
+    return {
+        "version": VERSION,
+        "started_at": format_utc(live.started_at),
+        "uptime_s": max(0, round((reading.now - live.started_at).total_seconds())),
+        "workers": settings.conf.listen.workers,
+        "fingerprint": settings.fingerprint,
+        "settings_age_s": round(live.settings_age_s, 3),
+        "file_fault": mask_credentials(live.file_fault) if live.file_fault else None,
+        "ready": live.readiness.ready,
+        "workspaces": overview.workspaces,
+        "keys": overview.keys,
+        "active_keys": overview.active_keys,
+        "state": _describe_state(settings),
+        "policies": [policy.name for policy in settings.policies],
+        "ledger_bytes": _count_bytes(reading),
+    }
 
 
 def _count_calls(reading: Reading) -> int:
