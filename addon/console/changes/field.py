@@ -9,7 +9,7 @@ from addon.edits.toml_lines import Changes, Value, format_value
 from addon.edits.typed_settings import Setting
 from addon.text.masking import mask_credentials
 
-type Kind = Literal["text", "textarea", "select", "checkbox", "password", "hidden"]
+type Kind = Literal["text", "textarea", "select", "password", "hidden"]
 
 MAX_CHARS: Final = 4000
 """The longest text of a field, unless it says otherwise."""

@@ -8,8 +8,8 @@ from addon.console.parts.part import Part
 class Field(Part):
     """A field of a form, with its label, a hint, and its error below it.
 
-    ``kind`` is a type of ``<input>``, or ``textarea``, ``select`` or ``checkbox``. ``options`` are texts, or pairs of
-    a value and its text.
+    ``kind`` is a type of ``<input>``, or ``textarea`` or ``select``. ``options`` are texts, or pairs of a value and its
+    text.
     """
 
     def render(

@@ -22,7 +22,6 @@ class Tile:
     note: str = ""
     url: str = ""
     good: str = ""
-    picture: Svg | None = None
 
     @property
     def news(self) -> str:

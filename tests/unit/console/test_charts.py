@@ -8,7 +8,6 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 from addon.console.charts.bar import draw_bar
-from addon.console.charts.sparkline import draw_sparkline
 from addon.console.charts.stacked_bars import Series, StackedBars, draw_stacked_bars
 from addon.console.charts.svg import element
 from addon.console.charts.ticks import find_ticks, find_time_ticks
@@ -166,13 +165,3 @@ def test_a_bar_is_as_long_as_its_part(
     tree = fromstring(draw_bar(used, cap, HOSTILE, held))
     assert tree.get("class") == css_class
     assert [float(str(one.get("width"))) for one in tree.iter("rect")] == widths
-
-
-@pytest.mark.parametrize("amounts", [[], [None], [1], [nan, 2, None, 3], [0, 0], [10**16] * 500])
-def test_any_amounts_make_a_sparkline(amounts: Sequence[float | None]) -> None:
-    tree = fromstring(draw_sparkline(amounts, HOSTILE))
-    for line in tree.iter("polyline"):
-        for point in str(line.get("points")).split():
-            x, y = map(float, point.split(","))
-            assert 0 <= x <= 100
-            assert 0 <= y <= 24

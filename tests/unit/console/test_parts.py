@@ -92,7 +92,6 @@ def text_of(tree: Element) -> str:
         ("Field", ("id", "Name"), {"error": "is taken", "hint": "a-z"}, "Name a-z is taken"),
         ("Field", ("mode", "Mode", "payg"), {"kind": "select", "options": ["", "payg", "byok"]}, "Mode Any payg byok"),
         ("Field", ("toml", "File", "<script>alert(1)"), {"kind": "textarea"}, "alert(1)"),
-        ("Field", ("on", "Active", True), {"kind": "checkbox"}, "Active"),
     ],
 )  # fmt: skip
 def test_a_part_is_well_formed_and_escaped(part: str, values: Any, named: Any, expected: str) -> None:
