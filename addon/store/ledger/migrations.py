@@ -1,26 +1,15 @@
 """The migrations of the ledger's tables: which are missing, and how they are applied. ``migration_steps`` has them.
 
-sqlite-utils takes long to import, and most commands migrate nothing. So only the functions that need it import it.
+sqlite-utils takes long to import, and most processes find no missing step. So only ``migrate`` imports it, when there is
+a step to apply.
 """
 
 import sqlite3
-from functools import cache
-from typing import TYPE_CHECKING
 
 from addon.store.ledger.migration_steps import STEPS
 
-if TYPE_CHECKING:
-    from sqlite_utils import Database, Migrations
-
-
-@cache
-def _migrations() -> "Migrations":
-    from sqlite_utils import Migrations
-
-    migrations = Migrations("tollgate")
-    for step in STEPS:
-        migrations()(step)
-    return migrations
+_SET = "tollgate"
+"""The name of our steps in the table of sqlite-utils, which could have those of others too."""
 
 
 class NewerDatabaseError(sqlite3.DatabaseError):
@@ -33,31 +22,36 @@ def migrate(connection: sqlite3.Connection) -> None:
     ``connection`` has isolation level None. Raise ``sqlite3.Error``, and ``NewerDatabaseError`` when a newer version
     has changed the database: rows of this version might break its rules.
     """
-    database = _open_database(connection)
-    _refuse_newer(database)
-    if _migrations().pending(database):
+    if find_pending(connection):
         with connection:
-            # Another process may apply the steps before this one has the lock. ``apply`` checks again.
             connection.execute("BEGIN IMMEDIATE")
-            _refuse_newer(database)
-            _migrations().apply(database)
+            # Another process may have applied the steps before this one had the lock.
+            if find_pending(connection):
+                _apply(connection)
 
 
 def find_pending(connection: sqlite3.Connection) -> list[str]:
     """Return the names of the steps that ``migrate`` would apply now. Raises as it does."""
-    database = _open_database(connection)
-    _refuse_newer(database)
-    return [step.name for step in _migrations().pending(database)]
-
-
-def _open_database(connection: sqlite3.Connection) -> "Database":
-    from sqlite_utils import Database
-
-    # Plugins of sqlite-utils are code from elsewhere; the ledger runs none.
-    return Database(connection, execute_plugins=False)
-
-
-def _refuse_newer(database: "Database") -> None:
-    known = {step.__name__ for step in STEPS}
-    if unknown := [step.name for step in _migrations().applied(database) if step.name not in known]:
+    applied, known = _find_applied(connection), [step.__name__ for step in STEPS]
+    if unknown := [name for name in applied if name not in known]:
         raise NewerDatabaseError(f"a newer version changed it ({', '.join(unknown)})")
+    return [name for name in known if name not in applied]
+
+
+def _find_applied(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of the applied steps, as sqlite-utils has noted them."""
+    tables = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_sqlite_migrations'"
+    if not connection.execute(tables).fetchone():
+        return []
+    steps = "SELECT name FROM _sqlite_migrations WHERE migration_set = ? ORDER BY rowid"
+    return [name for (name,) in connection.execute(steps, (_SET,))]
+
+
+def _apply(connection: sqlite3.Connection) -> None:
+    from sqlite_utils import Database, Migrations
+
+    migrations = Migrations(_SET)
+    for step in STEPS:
+        migrations()(step)
+    # Plugins of sqlite-utils are code from elsewhere; the ledger runs none.
+    migrations.apply(Database(connection, execute_plugins=False))
