@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from addon.runtime.listening import base_url
 from addon.serve.detach import announce_detached, detach
 from addon.serve.opening import Start
 from addon.serve.systemd import take_service_manager, take_sockets
+from addon.serve.worker_template import worker_template
 from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
 from addon.settings.overview import find_closed_reason
@@ -91,9 +93,22 @@ def run(
     ``write`` writes the readiness line.
     """
     configure_logging()
-    start = Start(takeover, take_sockets(os.environ), take_service_manager(os.environ))
-    folder = load_conf(conf_file).paths.workspaces
-    folder.mkdir(exist_ok=True)
+    conf = load_conf(conf_file)
+    with worker_template(conf) if (workers or conf.listen.workers) > 1 else nullcontext() as template:
+        start = Start(takeover, take_sockets(os.environ), take_service_manager(os.environ), template)
+        conf.paths.workspaces.mkdir(exist_ok=True)
+        files, settings, demo_key = _load(conf_file, conf.paths.workspaces, strict=strict)
+        settings = settings.with_listen(host=host, port=port, workers=workers).with_admin_port(admin_port)
+        if settings.conf.listen.workers > 1:
+            from addon.serve.supervisor import supervise as serve_with
+        else:
+            from addon.serve.server import serve as serve_with
+        welcome = _make_welcome(demo_key, settings) if demo_key else None
+        asyncio.run(serve_with(files, settings, partial(_announce, welcome, write), start))
+
+
+def _load(conf_file: Path, folder: Path, *, strict: bool) -> tuple[SettingsFiles, Settings, str | None]:
+    """Load the settings. On the first run, create a workspace, and return its key as well."""
     files = SettingsFiles(conf_file)
     settings = files.load()
     if strict and settings.problems:
@@ -102,13 +117,7 @@ def run(
     if demo_key:
         files = SettingsFiles(conf_file)
         settings = files.load()
-    settings = settings.with_listen(host=host, port=port, workers=workers).with_admin_port(admin_port)
-    if settings.conf.listen.workers > 1:
-        from addon.serve.supervisor import supervise as serve_with
-    else:
-        from addon.serve.server import serve as serve_with
-    welcome = _make_welcome(demo_key, settings) if demo_key else None
-    asyncio.run(serve_with(files, settings, partial(_announce, welcome, write), start))
+    return files, settings, demo_key
 
 
 def _announce(welcome: Callable[[str], str] | None, write: Callable[[str], None], url: str) -> None:

@@ -1,8 +1,9 @@
-"""Imports of libraries that run only when they are used.
+"""Imports of libraries whose code runs only when it is used.
 
-``mitmproxy.addons`` and ``mitmproxy.proxy.layers`` import all of mitmproxy: web pages, LDAP, filters. A gateway uses two
-or three modules of each. mitmproxy needs some other libraries only in functions that a gateway never calls. A module of
-``DEFERRED`` is empty when it is imported. Its code runs at the first use of a name that is not one of its submodules.
+``mitmproxy.addons`` and ``mitmproxy.proxy.layers`` import all of mitmproxy: web pages, LDAP, filters. A gateway uses
+two or three modules of each. Other libraries mitmproxy uses only in functions that a gateway never calls.
+
+A module of ``DEFERRED`` is empty after its import. Its code runs at the first use of a name that is not a submodule.
 """
 
 import sys

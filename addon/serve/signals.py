@@ -8,12 +8,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def find_signals() -> list[signal.Signals]:
     """Return the signals that end this process."""
-    return [one for one in _SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+    return [one for one in END_SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
 
 
 @contextmanager

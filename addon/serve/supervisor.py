@@ -23,6 +23,7 @@ from addon.serve.worker_folder import make_worker_folder
 from addon.serve.worker_pool import WorkerPool
 from addon.serve.worker_process import WorkerFailed
 from addon.serve.worker_status import CHECKS, ReadinessQuestion, merged_checks
+from addon.serve.worker_template import WorkerTemplate
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import SNAPSHOT_KEY_VARIABLE
 from addon.settings.watcher import Watcher
@@ -46,14 +47,21 @@ _SUCCEEDED = Readiness(True, dict.fromkeys((*CHECKS, "workers"), "ok"))
 class Supervisor:
     """The workers, and the ``folder`` that they share. It is a ``Service``."""
 
-    def __init__(self, files: SettingsFiles, settings: Settings, folder: Path, ports: Ports) -> None:
+    def __init__(
+        self,
+        files: SettingsFiles,
+        settings: Settings,
+        folder: Path,
+        ports: Ports,
+        template: WorkerTemplate | None,
+    ) -> None:
         self.settings = settings
         self.listen = settings.conf.listen
         self._question = ReadinessQuestion(folder)
         self._snapshots = SnapshotWriter(files, folder)
         self.metrics = WorkerMetrics(folder)
         shared = {FOLDER_VARIABLE: str(folder), SNAPSHOT_KEY_VARIABLE: self._snapshots.key}
-        self.workers = WorkerPool(folder, shared, ports["listen"], self.metrics)
+        self.workers = WorkerPool(folder, shared, ports["listen"], self.metrics, template)
         self.admin = Admin(self.readiness)
         self.admin.pages["/metrics"] = self._metrics
         self.watcher = Watcher(files, settings, self.apply)
@@ -186,7 +194,7 @@ async def supervise(
     with stop_signals() as stop, opened(settings, files.conf_file, start) as opening:
         settings = settings.with_listen(port=opening.ports["listen"].number)
         with make_worker_folder(settings) as folder:
-            supervisor = Supervisor(files, settings, folder, opening.ports)
+            supervisor = Supervisor(files, settings, folder, opening.ports, start.template)
             try:
                 if opening.running is None:
                     await supervisor.open_admin()

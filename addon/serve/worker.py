@@ -1,9 +1,10 @@
-"""``python -m addon.serve.worker N``: one of several gateway processes on one port.
+"""A worker: one of several gateway processes on one port.
 
-It reads its settings from the folder that it shares with its supervisor, and writes its status there. Its arguments are
-its number and descriptors: first of a pipe that it closes when it accepts no more clients, then of all sockets that
-listen for the gateway. Its standard input is a pipe with orders of the supervisor. When that ends, the supervisor is
-gone, and the worker drains.
+``worker_template`` forks it, or it is a new interpreter: ``python -m addon.serve.worker N``. It reads its settings from
+the folder that it shares with its supervisor, and writes its status there. Its arguments are its number and
+descriptors: first of a pipe that it closes when it accepts no more clients, then of all sockets that listen for the
+gateway. Its standard input is a pipe with orders of the supervisor. When that ends, the supervisor is gone, and the
+worker drains.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ from addon.settings.errors import describe_error
 from addon.settings.snapshot import SNAPSHOT_FILE, SNAPSHOT_KEY_VARIABLE, SnapshotSettings
 from addon.telemetry.logs import configure_logging
 from addon.telemetry.metrics import FOLDER_VARIABLE
+
+_STDIN = 0
 
 SIGN_S = 1.0
 """The time between two signs of life."""
@@ -55,7 +58,7 @@ class Orders:
         self._accepted: Sequence[socket.socket] = ()
         self._changed = asyncio.Event()
         self._rest = b""
-        self._pipe = sys.stdin.fileno()
+        self._pipe = _STDIN
         os.set_blocking(self._pipe, False)
         asyncio.get_running_loop().add_reader(self._pipe, self._read)
 
@@ -174,6 +177,11 @@ async def give_signs(status: WorkerStatus) -> None:
         await asyncio.sleep(SIGN_S)
 
 
+def main(number: int, descriptors: Sequence[int]) -> int:
+    """Be a worker until its end. Return the exit status."""
+    configure_logging(worker=number)
+    return 0 if asyncio.run(work(number, descriptors)) else 1
+
+
 if __name__ == "__main__":
-    configure_logging(worker=int(sys.argv[1]))
-    sys.exit(not asyncio.run(work(int(sys.argv[1]), [int(word) for word in sys.argv[2:]])))
+    sys.exit(main(int(sys.argv[1]), [int(word) for word in sys.argv[2:]]))

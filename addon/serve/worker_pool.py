@@ -8,6 +8,7 @@ from pathlib import Path
 
 from addon.serve.listening_sockets import Port, group_by_address, spread
 from addon.serve.worker_process import WorkerFailed, WorkerProcess
+from addon.serve.worker_template import WorkerTemplate
 from addon.telemetry.worker_metrics import WorkerMetrics
 
 log = logging.getLogger("tollgate.supervisor")
@@ -36,12 +37,18 @@ class WorkerPool:
     """
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], port: Port, metrics: WorkerMetrics
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        port: Port,
+        metrics: WorkerMetrics,
+        template: WorkerTemplate | None,
     ) -> None:
         self._folder = folder
         self._environment = environment
         self._port = port
         self._metrics = metrics
+        self._template = template
         self._workers: dict[int, WorkerProcess] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self._accepts = False
@@ -99,7 +106,8 @@ class WorkerPool:
 
     async def _start_worker(self, number: int) -> WorkerProcess:
         sockets = [one.fileno() for one in self._port.sockets]
-        worker = await WorkerProcess.start(number, self._folder, os.environ | self._environment, sockets)
+        environment = os.environ | self._environment
+        worker = await WorkerProcess.start(number, self._folder, environment, sockets, self._template)
         self._workers[number] = worker
         log.info("worker %d started", number, extra=_event("worker started", worker))
         return worker

@@ -1,6 +1,7 @@
 """One worker process: its start, its status, and its end."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -11,7 +12,11 @@ from typing import Self
 
 from addon.runtime.deadline import within
 from addon.serve.worker_status import WorkerStatus
+from addon.serve.worker_template import ForkedWorker, WorkerTemplate
+from addon.settings.errors import describe_error
 from addon.telemetry.admin import Readiness
+
+log = logging.getLogger("tollgate.supervisor")
 
 _STDERR = 2
 
@@ -22,6 +27,9 @@ ANSWER_LOOK_S = 0.02
 """The time between two looks while the supervisor waits for the worker to start, or to answer."""
 
 
+type _Process = asyncio.subprocess.Process | ForkedWorker
+
+
 class WorkerFailed(Exception):  # noqa: N818  (like StoreUnavailable: no fault of the caller)
     """A worker did not start, or did not end. The message is one line for operators."""
 
@@ -29,7 +37,7 @@ class WorkerFailed(Exception):  # noqa: N818  (like StoreUnavailable: no fault o
 class WorkerProcess:
     """A worker that was started. The worker that replaces it gets the same ``number``."""
 
-    def __init__(self, number: int, process: asyncio.subprocess.Process, status: WorkerStatus) -> None:
+    def __init__(self, number: int, process: _Process, status: WorkerStatus) -> None:
         self.number = number
         self.pid = process.pid
         self.left = asyncio.Event()
@@ -39,23 +47,19 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, number: int, folder: Path, environment: Mapping[str, str], sockets: Sequence[int]
+        cls,
+        number: int,
+        folder: Path,
+        environment: Mapping[str, str],
+        sockets: Sequence[int],
+        template: WorkerTemplate | None,
     ) -> Self:
         """Start a worker that writes its status to ``folder``, with these descriptors. Raises OSError."""
         status = WorkerStatus(folder, number)
         status.remove()
         reading, writing = os.pipe()
         try:
-            descriptors = (writing, *sockets)
-            # Ctrl-C on a terminal signals a whole process group, but only the supervisor may stop its workers.
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "addon.serve.worker", str(number), *map(str, descriptors)),
-                pass_fds=descriptors,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=_STDERR,
-                env=environment,
-                process_group=0,
-            )
+            process = await _start_process(number, environment, (writing, *sockets), template)
         except BaseException:
             os.close(reading)
             raise
@@ -150,3 +154,26 @@ class WorkerProcess:
             await self.ended()
             return False
         return True
+
+
+async def _start_process(
+    number: int,
+    environment: Mapping[str, str],
+    descriptors: Sequence[int],
+    template: WorkerTemplate | None,
+) -> _Process:
+    """Fork a worker from ``template``, or start a new interpreter when that is not possible. Raises OSError."""
+    if template:
+        try:
+            return await template.start(number, environment, descriptors)
+        except OSError as error:
+            log.warning("worker %d is a new interpreter: %s", number, describe_error(error))
+    # Ctrl-C on a terminal signals a whole process group, but only the supervisor may stop its workers.
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "addon.serve.worker", str(number), *map(str, descriptors)),
+        pass_fds=descriptors,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=_STDERR,
+        env=environment,
+        process_group=0,
+    )

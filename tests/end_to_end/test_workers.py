@@ -16,7 +16,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.canaries import Canaries, all_files_seen
-from rig.configuration import PROVIDER_KEY, ROOT, Configuration, model, workspace
+from rig.configuration import PROVIDER_KEY, Configuration, model, workspace
 from rig.gateway import Gateway
 from rig.load import run_calls, sized_calls
 from rig.processes import run_to_its_end
@@ -364,7 +364,7 @@ def test_a_killed_worker_is_replaced_and_breaks_no_call_of_another(pair: Gateway
 def test_no_connection_waits_for_a_missing_worker(
     start_gateway: StartGateway, upstream: Upstream, breakable: "Breakable"
 ) -> None:
-    gateway = start_gateway(arguments=TWO, environment=breakable.environment)
+    gateway = start_gateway(arguments=TWO, program=breakable.program)
     breakable.break_workers()
     os.kill(_workers(gateway)[1], signal.SIGKILL)
     gateway.wait_for_log(lambda line: line["message"] == "worker 1 ended with exit status 3")
@@ -488,7 +488,7 @@ def test_a_killed_supervisor_leaves_no_process_and_calls_in_flight_end(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway(arguments=TWO)
-    pids = gateway.children()
+    pids = [*gateway.children(), gateway.template()]
     callers = Callers(gateway, upstream)
     os.kill(gateway.pid, signal.SIGKILL)
     gateway.wait_until(lambda: not _accepts(gateway))
@@ -557,16 +557,18 @@ def test_a_taken_admin_port_is_one_clear_line(tmp_path: Path) -> None:
 
 
 class Breakable:
-    """An environment in which workers end at once with exit status 3, from ``break_workers`` to ``mend_workers``."""
+    """A program whose workers end at once with exit status 3, from ``break_workers`` to ``mend_workers``."""
 
     def __init__(self, folder: Path) -> None:
         self._broken = folder / "broken"
-        (folder / "sitecustomize.py").write_text(
-            "import os, sys\n"
-            f"if 'addon.serve.worker' in sys.orig_argv and os.path.exists({str(self._broken)!r}):\n"
-            "    os._exit(3)\n"
+        code = (
+            "import os, addon.serve.worker as worker\n"
+            "main = worker.main\n"
+            f"worker.main = lambda *a: os._exit(3) if os.path.exists({str(self._broken)!r}) else main(*a)\n"
+            "from addon.cli import main as tollgate\n"
+            "tollgate()\n"
         )
-        self.environment = {"PYTHONPATH": f"{folder}:{ROOT}"}
+        self.program = ("-c", code)
 
     def break_workers(self) -> None:
         self._broken.touch()
@@ -582,5 +584,5 @@ def breakable(tmp_path_factory: pytest.TempPathFactory) -> Breakable:
 
 def test_a_worker_that_dies_before_it_serves_ends_the_start(tmp_path: Path, breakable: Breakable) -> None:
     breakable.break_workers()
-    said = _refused(tmp_path, environment=breakable.environment, arguments=TWO)
+    said = _refused(tmp_path, program=breakable.program, arguments=TWO)
     assert said == "worker 1 ended with exit status 3"

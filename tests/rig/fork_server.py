@@ -32,6 +32,7 @@ PRELOADED = (
     *(
         "addon.serve.server",
         "addon.serve.supervisor",
+        "addon.serve.worker",
         "addon.runtime.local_http",
         "addon.store.redis.store",
     ),

@@ -16,6 +16,7 @@ from typing import IO, Any, Self
 
 import httpx
 
+from addon.serve.template_process import TEMPLATE_NAME
 from rig.bounds import BOUND_S
 from rig.configuration import (
     PROVIDER_KEY,
@@ -90,9 +91,17 @@ class Gateway:
         return self._process.pid
 
     def children(self) -> list[int]:
-        """Its running child processes: the workers."""
-        listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii")
-        return [int(pid) for pid in listed.split()]
+        """Its workers: its running child processes but their template."""
+        return [pid for pid, name in self._child_names().items() if name != TEMPLATE_NAME]
+
+    def template(self) -> int:
+        """The process that its workers were forked from."""
+        [pid] = [pid for pid, name in self._child_names().items() if name == TEMPLATE_NAME]
+        return pid
+
+    def _child_names(self) -> dict[int, str]:
+        listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
+        return {int(pid): Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").rstrip() for pid in listed}
 
     @property
     def stderr(self) -> str:

@@ -1,7 +1,6 @@
 """The migrations of the ledger's tables: which are missing, and how they are applied. ``migration_steps`` has them.
 
-sqlite-utils takes long to import, and most processes find no missing step. So only ``migrate`` imports it, when there is
-a step to apply.
+sqlite-utils takes long to import, and most processes find no missing step. So it is imported only to apply a step.
 """
 
 import sqlite3

@@ -1,0 +1,197 @@
+"""Workers are forked from a template, which has imported their modules."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
+from rig.configuration import ROOT, model
+from rig.gateway import Gateway
+from rig.upstream import Upstream
+
+from addon.serve.template_process import TEMPLATE_NAME, WORKER_NAME
+from addon.serve.worker_template import find_modules
+from addon.settings.conf_schema import ProxyConf
+from addon.store.ledger.file import LedgerFile
+
+TWO = ("--port", "0", "--workers", "2")
+
+
+def _name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").rstrip()
+
+
+def _status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _kill_worker(gateway: Gateway, number: int) -> int:
+    """Kill a worker. Return the pid of its successor, once that serves."""
+    started = [line for line in gateway.logs if line.get("event") == "worker started"]
+    [*_, old] = [line["pid"] for line in started if line["worker"] == number]
+    os.kill(old, signal.SIGKILL)
+    ended = gateway.wait_for_log(lambda line: line.get("event") == "worker ended" and line["pid"] == old)
+    assert ended["message"] == f"worker {number} ended with signal SIGKILL"
+    new = gateway.wait_for_log(lambda line: line.get("event") == "worker started" and line not in started)
+    gateway.wait_until(lambda: gateway.readiness().json()["checks"]["workers"] == "ok")
+    return int(new["pid"])
+
+
+def _call(gateway: Gateway) -> int:
+    url, body = f"{gateway.url}/v1/chat/completions", {"messages": HELLO}
+    return httpx.post(url, headers=gateway.headers, json=body, timeout=BOUND_S, trust_env=False).status_code
+
+
+def test_workers_are_forked_and_the_supervisor_is_their_parent(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=TWO)
+    template, workers = gateway.template(), gateway.children()
+    assert (_name(template), {_name(pid) for pid in workers}) == (TEMPLATE_NAME, {WORKER_NAME})
+    assert {_status(pid)["PPid"] for pid in (template, *workers)} == {str(gateway.pid)}
+    assert _status(template)["Threads"] == "1"
+    # Neither the template nor a worker has a file of another one: only their own, and those that all have.
+    links = {os.readlink(file) for file in Path(f"/proc/{template}/fd").iterdir()}
+    assert len([link for link in links if link.startswith("socket:")]) == 1
+    successor = _kill_worker(gateway, 2)
+    assert (_name(successor), gateway.template()) == (WORKER_NAME, template)
+    assert _call(gateway) == 200
+    assert gateway.stop() == 0
+    assert not Path(f"/proc/{template}").exists()
+
+
+def test_a_template_outlives_the_signals_that_end_a_gateway(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    """A service manager may send SIGTERM to all processes."""
+    gateway = start_gateway(arguments=TWO)
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(gateway.template(), signum)
+    successor = _kill_worker(gateway, 1)
+    assert _name(successor) == WORKER_NAME
+    # The worker does not have the signals of its template, but gets its own.
+    os.kill(successor, signal.SIGTERM)
+    ended = gateway.wait_for_log(
+        lambda line: line.get("event") == "worker ended" and line["pid"] == successor
+    )
+    assert ended["message"] == "worker 1 ended with exit status 0"
+    assert gateway.stop() == 0
+
+
+def test_without_its_template_a_gateway_starts_workers_as_new_interpreters(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=TWO)
+    os.kill(gateway.template(), signal.SIGKILL)
+    successor = _kill_worker(gateway, 1)
+    assert _name(successor) != WORKER_NAME
+    assert {_status(pid)["PPid"] for pid in (successor, *gateway.children())} == {str(gateway.pid)}
+    gateway.wait_for_log(
+        lambda line: (
+            line["message"].startswith("worker 1 is a new interpreter: ") and line["level"] == "warning"
+        )
+    )
+    assert _call(gateway) == 200
+    assert gateway.stop() == 0
+
+
+NO_TEMPLATE = """
+import addon.serve.worker_template as worker_template
+worker_template._can_have_template = lambda: False
+from addon.cli import main
+main()
+"""
+
+
+def test_a_system_that_allows_no_template_gets_new_interpreters(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=TWO, program=("-c", NO_TEMPLATE))
+    assert WORKER_NAME not in {_name(pid) for pid in gateway.children()}
+    assert _call(gateway) == 200
+    assert gateway.stop() == 0
+
+
+SHOWN = "modules: "
+SHOW_MODULES = f"""
+import json, sys
+import addon.serve.template_process as template_process
+
+be_worker = template_process._be_worker
+
+def note_modules(*arguments):
+    from addon.serve import worker
+    preloaded, give_signs = set(sys.modules), worker.give_signs
+
+    async def show_modules(status):
+        shown = {{"all": list(sys.modules), "late": sorted(set(sys.modules) - preloaded)}}
+        print({SHOWN!r} + json.dumps(shown), file=sys.stderr)
+        await give_signs(status)
+
+    worker.give_signs = show_modules
+    return be_worker(*arguments)
+
+template_process._be_worker = note_modules
+from addon.cli import main
+main()
+"""
+"""``tollgate`` whose workers print their modules when they serve."""
+
+
+UNUSED = {
+    *("attr", "flask", "genai_prices", "httpx", "jinja2", "ldap3", "msgpack", "passlib", "redis"),
+    *(
+        "service_identity.cryptography",
+        "sqlite_utils",
+        "tabulate",
+        "tornado.template",
+        "tornado.web",
+        "urwid",
+    ),
+    *("werkzeug", "addon.console", "addon.explain", "addon.store.redis"),
+    *("mitmproxy.addons.onboarding", "mitmproxy.flowfilter", "mitmproxy.tools"),
+}
+"""Modules that a worker does not need. Some take a tenth of a second, and all take memory."""
+
+
+def test_a_worker_has_all_its_modules_from_the_template_and_no_others(
+    start_gateway: StartGateway, tmp_path: Path
+) -> None:
+    """In a new interpreter, because the processes of other tests have more modules."""
+    # To make the tables of a ledger takes a module that a worker does not need later.
+    LedgerFile(tmp_path / "var" / "tollgate.db").close()
+    gateway = start_gateway(
+        folder=tmp_path,
+        arguments=TWO,
+        program=("-uc", SHOW_MODULES),
+        sections={"sandbox": {"enabled": True}},
+        providers={"SANDBOX": {"builtin": True, "dialect": "openai"}},
+        models={"tester-large": model(provider="SANDBOX", upstream_model_id="sandbox-chat-001")},
+    )
+    gateway.wait_until(lambda: len(_shown(gateway)) == len(gateway.children()))
+    assert gateway.stop() == 0
+    for shown in _shown(gateway):
+        assert shown["late"] == []
+        assert UNUSED.intersection(shown["all"]) == set()
+
+
+def _shown(gateway: Gateway) -> list[dict[str, list[str]]]:
+    return [json.loads(line.removeprefix(SHOWN)) for line in gateway.stderr_lines if line.startswith(SHOWN)]
+
+
+def test_the_modules_of_a_template_start_no_thread() -> None:
+    for backend in ("sqlite", "redis"):
+        state = {"backend": backend, "redis_url": "redis://127.0.0.1:1/0"}
+        conf = ProxyConf.model_validate({"state": state, "sandbox": {"enabled": "auto"}})
+        code = (
+            "import sys, importlib; from addon.serve.template_process import has_one_thread\n"
+            f"for name in {find_modules(conf)}: importlib.import_module(name)\n"
+            "sys.exit(not has_one_thread())"
+        )
+        assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
