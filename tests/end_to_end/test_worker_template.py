@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model
@@ -16,7 +17,7 @@ from rig.upstream import Upstream
 
 from addon.serve.template_process import TEMPLATE_NAME, WORKER_NAME
 from addon.serve.worker_template import find_modules
-from addon.settings.conf_schema import ProxyConf
+from addon.settings.settings import load_conf
 from addon.store.ledger.file import LedgerFile
 
 TWO = ("--port", "0", "--workers", "2")
@@ -185,13 +186,13 @@ def _shown(gateway: Gateway) -> list[dict[str, list[str]]]:
     return [json.loads(line.removeprefix(SHOWN)) for line in gateway.stderr_lines if line.startswith(SHOWN)]
 
 
-def test_the_modules_of_a_template_start_no_thread() -> None:
-    for backend in ("sqlite", "redis"):
-        state = {"backend": backend, "redis_url": "redis://127.0.0.1:1/0"}
-        conf = ProxyConf.model_validate({"state": state, "sandbox": {"enabled": "auto"}})
-        code = (
-            "import sys, importlib; from addon.serve.template_process import has_one_thread\n"
-            f"for name in {find_modules(conf)}: importlib.import_module(name)\n"
-            "sys.exit(not has_one_thread())"
-        )
-        assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+@pytest.mark.parametrize("backend", ["sqlite", "redis"])
+def test_the_modules_of_a_template_start_no_thread(backend: str, tmp_path: Path) -> None:
+    conf_file = tmp_path / "proxy.conf"
+    conf_file.write_text(f'[state]\nbackend = "{backend}"\nredis_url = "redis://127.0.0.1:1/0"\n')
+    code = (
+        "import sys, importlib; from addon.serve.template_process import has_one_thread\n"
+        f"for name in {find_modules(load_conf(conf_file))}: importlib.import_module(name)\n"
+        "sys.exit(not has_one_thread())"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
