@@ -5,7 +5,7 @@ A message never shows a secret.
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,12 @@ class ErrorList:
             self.add(error)
             if self._most is not None and len(self.found) >= self._most:
                 raise join_errors([*self.found, SettingsError(error.file, "", MORE_ERRORS)]) from None
+
+    def attempt[**P, T](self, load: Callable[P, T], *args: P.args, **options: P.kwargs) -> T | None:
+        """Return what ``load`` returns. Keep a ``SettingsError`` that it raises, and return None."""
+        with self.collect():
+            return load(*args, **options)
+        return None
 
     def add(self, error: SettingsError) -> None:
         """Keep an error."""

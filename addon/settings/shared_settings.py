@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from addon.settings.alert_target import AlertTarget, load_alert_target
 from addon.settings.catalog_builder import CatalogBuilder
@@ -92,22 +92,47 @@ def try_shared_settings(
     if running is not None:
         conf = written.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
     catalog = CatalogBuilder(conf, env, sources)
-    policies: tuple[Policy, ...] = ()
-    egress_proxy = alert_target = console_password = None
+    errors.attempt(catalog.build, conf_file)
+    others = _load_others(conf_file, conf, written, env, sources, errors)
+    shared = _join(conf_file, conf, written, catalog, others, sources.digest) if catalog.is_built else None
+    return SharedAttempt(conf, shared, tuple(errors.found))
+
+
+class _Others(NamedTuple):
+    """The parts of the set that are neither proxy.conf nor the catalog. None: not configured, or it does not load."""
+
+    policies: tuple[Policy, ...] | None
+    egress_proxy: EgressProxy | None
+    alert_target: AlertTarget | None
+    console_password: ConsolePassword | None
+
+
+def _load_others(
+    conf_file: Path,
+    conf: ProxyConf,
+    written: ProxyConf,
+    env: Mapping[str, str],
+    sources: Sources,
+    errors: ErrorList,
+) -> _Others:
     secrets = Secrets(env, sources)
-    with errors.collect():
-        catalog.build(conf_file)
-    with errors.collect():
-        policies = load_policies(conf.policies.extra, conf_file, sources)
-    with errors.collect():
-        egress_proxy = _load_egress_proxy(conf.upstream.proxy, conf_file, secrets)
-    with errors.collect():
-        _check_redis_url(written.state, conf_file, secrets)
-    with errors.collect():
-        alert_target = load_alert_target(conf.alerts, conf_file, secrets)
-    with errors.collect():
-        console_password = load_console_password(conf.admin, conf_file, secrets)
-    shared = SharedSettings(
+    policies = errors.attempt(load_policies, conf.policies.extra, conf_file, sources)
+    egress_proxy = errors.attempt(_load_egress_proxy, conf.upstream.proxy, conf_file, secrets)
+    errors.attempt(_check_redis_url, written.state, conf_file, secrets)
+    alert_target = errors.attempt(load_alert_target, conf.alerts, conf_file, secrets)
+    console_password = errors.attempt(load_console_password, conf.admin, conf_file, secrets)
+    return _Others(policies, egress_proxy, alert_target, console_password)
+
+
+def _join(
+    conf_file: Path,
+    conf: ProxyConf,
+    written: ProxyConf,
+    catalog: CatalogBuilder,
+    others: _Others,
+    digest: bytes,
+) -> SharedSettings:
+    return SharedSettings(
         conf_file=conf_file,
         conf=conf,
         written=written,
@@ -117,14 +142,13 @@ def try_shared_settings(
         models=MappingProxyType(catalog.models),
         overlaid_slugs=catalog.overlaid_slugs,
         unknown_hidden=catalog.unknown_hidden,
-        policies=policies,
+        policies=others.policies or (),
         sandbox_enabled=catalog.sandbox_enabled,
-        egress_proxy=egress_proxy,
-        alert_target=alert_target,
-        console_password=console_password,
-        digest=sources.digest,
+        egress_proxy=others.egress_proxy,
+        alert_target=others.alert_target,
+        console_password=others.console_password,
+        digest=digest,
     )
-    return SharedAttempt(conf, shared if catalog.is_built else None, tuple(errors.found))
 
 
 def _load_good_sections(conf_file: Path, sources: Sources, errors: ErrorList) -> ProxyConf | None:
