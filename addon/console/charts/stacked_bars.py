@@ -6,7 +6,8 @@ from datetime import datetime
 from math import ceil, isfinite
 from typing import Final
 
-from addon.console.charts.svg import Svg, element, join, shorten
+from addon.console import display
+from addon.console.charts.svg import Svg, element, join
 from addon.console.charts.ticks import NO_TICKS, find_ticks, find_time_ticks
 
 MAX_BARS: Final = 60
@@ -14,6 +15,9 @@ MAX_BARS: Final = 60
 
 MAX_SERIES: Final = 7
 """Further series are added up to one."""
+
+MAX_NAME_CHARS: Final = 60
+"""How much of a name a chart shows."""
 
 HEIGHT: Final = 200
 _TOP: Final = 12
@@ -138,12 +142,13 @@ def _make_layers(series: Sequence[Series], bars: int) -> Sequence[_Layer]:
     named = [one for one in ordered if not one.is_rest][:MAX_SERIES]
     rest = ordered[len(named) :]
     layers = [
-        _Layer(shorten(one.name), f"s{place}", one.amounts, one.url) for place, one in enumerate(named, 1)
+        _Layer(display.text(one.name, MAX_NAME_CHARS), f"s{place}", one.amounts, one.url)
+        for place, one in enumerate(named, 1)
     ]
     if rest:
         sums = [sum(amounts) for amounts in zip(*(one.amounts for one in rest), strict=True)]
         words = (
-            shorten(rest[0].name)
+            display.text(rest[0].name, MAX_NAME_CHARS)
             if len(rest) == 1
             else "others"
             if rest[-1].is_rest

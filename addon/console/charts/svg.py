@@ -2,12 +2,8 @@
 
 from collections.abc import Iterable
 from html import escape
-from typing import Final
 
 from addon.text.unprintable import escape_unprintable
-
-MAX_NAME_CHARS: Final = 60
-"""How much of a name a chart shows."""
 
 
 class Svg(str):
@@ -28,12 +24,6 @@ def element(tag: str, *content: str, **attributes: str | float) -> Svg:
 def join(parts: Iterable[Svg]) -> Svg:
     """Return elements one after the other."""
     return Svg("".join(parts))
-
-
-def shorten(name: str, limit: int = MAX_NAME_CHARS) -> str:
-    """Return a name of others for a chart: printable, on one line, and short."""
-    shown = escape_unprintable(name).replace("\n", "\\n")
-    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def _attribute(value: str | float) -> str:
