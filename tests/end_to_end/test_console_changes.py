@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
 from time import monotonic, sleep
+from typing import Any
 
 import httpx
 import pytest
@@ -147,6 +148,34 @@ def test_a_logout_ends_what_waits_for_its_confirmation(gateway: Gateway) -> None
         again = console.post(path, data={"_xsrf": form_token(console.get(path)), "token": token_of(shown)})
         assert again.status_code == 409
     assert 'id = "late"' not in (gateway.folder / "policies/workspaces/acme.toml").read_text()
+
+
+def test_the_page_after_a_change_leads_to_its_new_state(gateway: Gateway, console: httpx.Client) -> None:
+    def keys() -> dict[str, Any]:
+        return {row["key_id"]: row for row in console.get("/api/v1/workspaces/acme?table=keys").json()}
+
+    done = change(console, "/changes/keys/create/acme", id="shown", label="one")
+    assert "The gateway uses the change." in done
+    assert keys()["shown"]["label"] == "one"
+    assert "The gateway uses the change." in change(console, "/changes/keys/set/acme/shown", label="two")
+    assert keys()["shown"]["label"] == "two"
+    assert "The gateway uses the change." in change(console, "/changes/keys/revoke/acme/shown")
+    assert keys()["shown"]["state"] == "not active"
+    text = (gateway.folder / "policies/workspaces/acme.toml").read_text()
+    path = "/changes/workspaces/edit/acme"
+    digest = re.search(r'name="digest" value="(\w+)"', console.get(path).text)
+    assert digest
+    typed = unescape(
+        console.get(path).text.partition("<textarea")[2].partition(">")[2].partition("</textarea>")[0]
+    )
+    assert "The gateway uses the change." in change(
+        console, path, text=f"# by hand\n{typed.removeprefix(chr(10))}", digest=digest[1]
+    )
+    assert (gateway.folder / "policies/workspaces/acme.toml").read_text() == f"# by hand\n{text}"
+    # A change of the ledger is no change of a file.
+    assert "The gateway uses" not in change(
+        console, "/changes/wallet/credit/acme", amount="1", reference="now"
+    )
 
 
 def test_a_form_has_the_current_values_and_keeps_what_was_typed(console: httpx.Client) -> None:

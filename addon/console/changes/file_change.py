@@ -15,7 +15,6 @@ from addon.settings.settings import Settings, SettingsFiles
 from addon.store.ledger.audit import Evidence, Outcome
 
 NOTHING_CHANGES: Final = "nothing would change"
-IN_USE: Final = "A running gateway uses the change within two seconds."
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from addon.console.changes.field import FieldErrors, mask_refused
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
 from addon.console.changes.maker import Maker, Preview, RefusedError, Who
+from addon.console.changes.waiting import Result
 from addon.console.page import ConsoleHandler
 from addon.console.reader import BusyError
 from addon.runtime.listening import base_url
@@ -18,7 +19,7 @@ from addon.settings.settings import Settings
 from addon.text.masking import mask_credentials
 
 READ_LOOKS: Final = 25
-"""How often the page of a new workspace looks whether the gateway has read its file, ``READ_LOOK_S`` apart."""
+"""How often the page of a result looks whether the gateway has read the file, ``READ_LOOK_S`` apart."""
 
 READ_LOOK_S: Final = 0.1
 
@@ -138,24 +139,34 @@ class DoneHandler(ConsoleHandler):
         return found
 
     async def get(self, name: str) -> None:
-        """Show the result. A new workspace has a page as soon as its file is read: wait for it, so that links work."""
+        """Show the result. Pages show a change as soon as its file is read: wait for it, so that links lead to it."""
         result = self.maker.results.get(name, self.visitor.shown_session)
         if result is None:
             return self.fail(404, "There is no such result any more. The audit log has all changes.")
-        for _ in range(READ_LOOKS if result.action == "workspaces create" else 0):
-            if result.workspace in self.sources.settings().workspaces:
-                break
-            await asyncio.sleep(READ_LOOK_S)
+        is_in_force = await self._wait_until_in_force(result)
         new_key = result.take_key()
         shown = {
             "result": result,
             "new_key": new_key,
             "makes_key": result.makes_key,
+            "is_in_force": is_in_force,
             "command": new_key and make_command(self.sources.settings(), result.workspace, new_key),
         }
         frame = {**self.frame("workspaces"), "title": result.title}
         self.finish(self.render_string("change_done.html", **frame, **shown))
         return None
+
+    async def _wait_until_in_force(self, result: Result) -> bool | None:
+        """Wait for the gateway to use a change, and return whether it does. None where that is not known."""
+        # Once only: a later change of the workspace hides this one for ever.
+        is_in_force, result.is_in_force = result.is_in_force, None
+        if is_in_force is None:
+            return None
+        for _ in range(READ_LOOKS):
+            if is_in_force(self.sources.settings()):
+                return True
+            await asyncio.sleep(READ_LOOK_S)
+        return False
 
 
 def make_command(settings: Settings, workspace_id: str, key: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from addon.console.changes.field import Field, make_fields, show_value
-from addon.console.changes.file_change import IN_USE, FileChange, RevocationChange
+from addon.console.changes.file_change import FileChange, RevocationChange
 from addon.console.changes.form import Asked, Change, Form
 from addon.edits.keys import SETTABLE, plan_key_changes, plan_new_key, plan_rotation
 from addon.edits.revocation import plan_revocation
@@ -26,7 +26,7 @@ def _plan_create(asked: Asked) -> Change:
         like=values["like"],
         key_hash=asked.key_hash,
     )
-    return FileChange(plan, key_id, [SHOWN_ONCE], [IN_USE])
+    return FileChange(plan, key_id, [SHOWN_ONCE])
 
 
 def _read_key(asked: Asked) -> Mapping[str, str]:
@@ -39,7 +39,7 @@ def _read_key(asked: Asked) -> Mapping[str, str]:
 def _plan_set(asked: Asked) -> Change:
     changes = asked.find_changes(SETTABLE)
     plan = plan_key_changes(asked.place.folder, asked.names["workspace"], asked.names["key"], changes)
-    return FileChange(plan, asked.names["key"], (), [IN_USE])
+    return FileChange(plan, asked.names["key"])
 
 
 def _plan_rotate(asked: Asked) -> Change:
@@ -68,7 +68,7 @@ def _plan_revoke(asked: Asked) -> Change:
         raise EditError(
             f"the file can't be edited: {revocation.in_file.reason}; use: tollgate keys revoke {workspace} {key_id}"
         )
-    return RevocationChange(revocation.plan, key_id, (), [IN_USE], turn_off=revocation.apply)
+    return RevocationChange(revocation.plan, key_id, turn_off=revocation.apply)
 
 
 def _require_readable_file(asked: Asked) -> Mapping[str, str]:

@@ -22,7 +22,7 @@ from addon.edits.workspace_files import EditError, lock_workspaces
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.api_keys import make_key
 from addon.settings.errors import SettingsError, describe_error
-from addon.settings.settings import Settings
+from addon.settings.settings import Settings, SettingsFiles
 from addon.store.ledger.audit import AuditLog, Evidence, Line, Outcome
 from addon.store.protocol import StoreUnavailable
 
@@ -217,7 +217,18 @@ def _make_result(change: Change, asked: Asked, done: Done) -> Result:
         done.is_made,
         form.makes_key,
         asked.new_key,
+        _expect(asked) if "file" in change.evidence() else None,
     )
+
+
+def _expect(asked: Asked) -> Callable[[Settings], bool] | None:
+    """Return whether settings have the workspace as its file has it now. None where the files do not load."""
+    try:
+        settings = SettingsFiles(asked.place.conf_file).load()
+    except (SettingsError, OSError):
+        return None
+    expected = settings.workspaces.get(asked.workspace)
+    return lambda now: now.workspaces.get(asked.workspace) == expected
 
 
 def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:

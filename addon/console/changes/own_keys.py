@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from addon.console.changes.field import DIGEST, Field, FieldErrors, show_value
-from addon.console.changes.file_change import IN_USE, FileChange
+from addon.console.changes.file_change import FileChange
 from addon.console.changes.form import Asked, Change, Form
 from addon.console.changes.workspaces import read_digest, read_for_form
 from addon.edits.own_keys import (
@@ -49,7 +49,7 @@ def _plan_add(asked: Asked) -> Change:
         raise FieldErrors({"provider": "has an own key already; change that one"})
     values = {name: asked.values[name] for name in ("secret", "routing")}
     plan = plan_own_key(asked.place.folder, asked.workspace, provider, values)
-    return FileChange(asked.require_same_file(plan), None, [SEALED], [IN_USE])
+    return FileChange(asked.require_same_file(plan), None, [SEALED])
 
 
 def _plan_set(asked: Asked) -> Change:
@@ -57,12 +57,12 @@ def _plan_set(asked: Asked) -> Change:
     changes = {**asked.find_changes(["routing"]), **({} if secret is None else {"secret": secret})}
     plan = plan_own_key(asked.place.folder, asked.workspace, asked.names["provider"], changes)
     notes = [] if secret is None else [SEALED]
-    return FileChange(asked.require_same_file(plan), None, notes, [IN_USE])
+    return FileChange(asked.require_same_file(plan), None, notes)
 
 
 def _plan_remove(asked: Asked) -> Change:
     plan = plan_own_key_removal(asked.place.folder, asked.workspace, asked.names["provider"])
-    return FileChange(asked.require_same_file(plan), None, (), [IN_USE])
+    return FileChange(asked.require_same_file(plan), None)
 
 
 def _make_secret_field(hint: str, *, is_required: bool) -> Field:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from addon.console.changes.field import DIGEST, Field, FieldErrors, show_value
-from addon.console.changes.file_change import IN_USE, FileChange
+from addon.console.changes.file_change import FileChange
 from addon.console.changes.form import Asked, Change, Form
 from addon.console.changes.workspaces import read_digest, read_for_form, suggest_models
 from addon.edits.routing import (
@@ -89,7 +89,7 @@ def _plan_remove(asked: Asked, kind: EntryKind) -> Change:
 
 def _change(asked: Asked, plan: Callable[[], Plan]) -> Change:
     try:
-        return FileChange(asked.require_same_file(plan()), None, (), [IN_USE])
+        return FileChange(asked.require_same_file(plan()), None)
     except PlaceError as error:
         raise FieldErrors({"place": str(error)}) from None
 

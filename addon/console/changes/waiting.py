@@ -2,12 +2,13 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from addon.console.changes.form import Asked
 from addon.runtime.clock import Clock
+from addon.settings.settings import Settings
 
 MAX_WAITING: Final = 100
 """How many changes and results are kept. The oldest go first."""
@@ -28,7 +29,10 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Result:
-    """The result of a change. ``new_key`` is shown once."""
+    """The result of a change. ``new_key`` is shown once.
+
+    ``is_in_force`` returns whether settings have the change; None for one that is no file's.
+    """
 
     action: str
     title: str
@@ -39,6 +43,7 @@ class Result:
     is_made: bool = True
     makes_key: bool = False
     new_key: str | None = field(default=None, repr=False)
+    is_in_force: Callable[[Settings], bool] | None = field(default=None, repr=False)
 
     def take_key(self) -> str | None:
         """Return the new key, the first time only."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from addon.console.changes.field import DIGEST, Field, FieldErrors, make_fields, show_value
-from addon.console.changes.file_change import IN_USE, FileChange, find_new_warnings
+from addon.console.changes.file_change import FileChange, find_new_warnings
 from addon.console.changes.form import Asked, Change, Form, Place
 from addon.edits.file_text import MAX_TEXT_CHARS, find_lines, plan_text, read_editable
 from addon.edits.hidden_values import HiddenValueError, mask_values
@@ -58,7 +58,7 @@ def _plan_create(asked: Asked) -> Change:
     except EditError as error:
         raise FieldErrors({"workspace": str(error)}) from None
     plan = plan_new_workspace(asked.place.folder, workspace, {name: asked.values[name] for name in SETTABLE})
-    return FileChange(plan, None, (), [_NO_KEY, IN_USE])
+    return FileChange(plan, None, (), [_NO_KEY])
 
 
 def _read_settings(asked: Asked) -> Mapping[str, str]:
@@ -72,7 +72,7 @@ def _plan_set(asked: Asked) -> Change:
     if "name" in changes and changes["name"] is None:
         raise FieldErrors({"name": "is needed"})
     plan = plan_workspace_changes(asked.place.folder, asked.workspace, changes)
-    return FileChange(asked.require_same_file(plan), None, (), [IN_USE])
+    return FileChange(asked.require_same_file(plan), None)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _plan_text(asked: Asked) -> Change:
         )
     except HiddenValueError as error:
         raise FieldErrors({"text": str(error)}) from None
-    return TextChange(plan, None, [_DAMAGED] if shown.is_damaged else (), [IN_USE])
+    return TextChange(plan, None, [_DAMAGED] if shown.is_damaged else ())
 
 
 def require_workspace(asked: Asked) -> Mapping[str, str]:
