@@ -8,6 +8,12 @@ from addon.settings.errors import suggest_name
 MAX_CHARS: Final = 256
 """The longest value of a parameter."""
 
+NAME_FILTERS: Final = ("workspace", "key", "model", "provider")
+"""The parameters for a name that calls have."""
+
+FILTERS: Final = (*NAME_FILTERS, "status", "mode")
+"""The filters that links carry from one view to another, where the other view has them."""
+
 
 class ParameterError(Exception):
     """A parameter of the URL is wrong. ``str`` is one line that names it."""

@@ -5,11 +5,8 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from addon.console.pages import PAGES
-from addon.console.query import Query
+from addon.console.query import FILTERS, Query
 from addon.console.time_range import PARAMETERS as TIMES
-
-FILTERS: Final = ("workspace", "key", "model", "provider", "status", "mode")
-"""The filters that links carry from one view to another, where the other view has them."""
 
 _POSITIONS: Final = ("before", "after")
 """The ends of parameters that say where in a list a page is. A link that changes anything else drops them."""

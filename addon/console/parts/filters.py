@@ -6,9 +6,10 @@ from typing import Final
 
 from addon.console.cells import heading
 from addon.console.parts.part import Part
+from addon.console.query import FILTERS
 from addon.console.time_range import LABELS, NAMES, TimeRange
 from addon.console.time_range import PARAMETERS as TIMES
-from addon.console.urls import FILTERS, find_kept
+from addon.console.urls import find_kept
 
 _MINUTES: Final = "%Y-%m-%dT%H:%M"
 

@@ -2,18 +2,18 @@
 
 from typing import Final
 
-from addon.console.query import ParameterError, Query
+from addon.console.query import FILTERS, ParameterError, Query
 from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.store.ledger.call_filter import MODES, Filter, is_status
 from addon.store.ledger.call_pages import Place
 
-NAMES: Final = ("workspace", "key", "model", "provider", "status", "mode", "end_user", "error_code")
+NAMES: Final = (*FILTERS, "end_user", "error_code")
 """The parameters that are fields of ``Filter``."""
 
-FILTERS: Final = TIMES | frozenset(NAMES)
-CALLS: Final = FILTERS | {"before", "after", "limit", "find"}
-NEW_CALLS: Final = FILTERS | {"written_after"}
+NAMES_AND_TIMES: Final = TIMES | frozenset(NAMES)
+CALLS: Final = NAMES_AND_TIMES | {"before", "after", "limit", "find"}
+NEW_CALLS: Final = NAMES_AND_TIMES | {"written_after"}
 
 USUAL_ROWS: Final = 50
 MAX_ROWS: Final = 500

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from addon.console.query import NAME_FILTERS
 from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
@@ -19,8 +20,7 @@ from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
 from policies.limits import Limit, wallet_counter
 
-FILTERS: Final = frozenset({"workspace", "key", "model", "provider"})
-PARAMETERS: Final = TIMES | FILTERS | {"by"}
+PARAMETERS: Final = TIMES | frozenset(NAME_FILTERS) | {"by"}
 
 TOP_ROWS: Final = 10
 """How many models, workspaces and refusals the page shows."""
@@ -62,6 +62,7 @@ def load_overview(reading: Reading) -> View:
         "now": tables["figures"].records()[0],
         "before": tables["figures"].records()[1],
         "filters": _list_filters(reading),
+        "filter_names": NAME_FILTERS,
     }
     return View(tables, values, shown)
 
