@@ -12,7 +12,7 @@ from addon.commands.errors import report_errors
 from addon.commands.explain_output import format_explanation
 from addon.commands.options import conf_option, json_option
 from addon.commands.readers import load_served_settings, open_ledger
-from addon.explain.asked_call import (
+from addon.explain.caller import (
     UnknownCallerError,
     find_key,
     find_workspace,

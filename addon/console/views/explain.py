@@ -7,7 +7,7 @@ from addon.console.view import Reading, View
 from addon.console.views.explain_examples import EXAMPLES
 from addon.console.views.explain_shown import make_explanation_shown
 from addon.console.views.workspace_shown import make_limit_cells
-from addon.explain.asked_call import (
+from addon.explain.caller import (
     UnknownCallerError,
     find_key,
     find_workspace,

@@ -1,4 +1,4 @@
-"""The call that is explained: who makes it, and the counters of its limits."""
+"""The caller of an explained call: its workspace, its key, and the counters of its limits."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
