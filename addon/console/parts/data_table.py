@@ -10,6 +10,8 @@ from addon.text.table import Table
 
 type Link = Callable[[Mapping[str, Any]], str | None]
 """Returns the URL of a cell, given its row."""
+type MakeCell = Callable[[Mapping[str, Any]], Cell]
+"""Returns a cell that is shown in its own way, given its row."""
 
 
 class DataTable(Part):
@@ -37,7 +39,7 @@ class DataTable(Part):
         *,
         columns: Sequence[str] | None = None,
         links: Mapping[str, Link] | None = None,
-        cells: Mapping[str, Callable[[Mapping[str, Any]], Cell]] | None = None,
+        cells: Mapping[str, MakeCell] | None = None,
         headings: Mapping[str, str] | None = None,
         sortable: Sequence[str] = (),
         usual_sort: str = "",
@@ -47,17 +49,7 @@ class DataTable(Part):
         downloads: bool = True,
     ) -> str:
         shown = tuple(columns or table.columns)
-        records = table.records()
-        rows = [
-            [
-                (
-                    cells[column](record) if cells and column in cells else make_cell(column, record[column]),
-                    links[column](record) if links and column in links else None,
-                )
-                for column in shown
-            ]
-            for record in records
-        ]
+        rows = [_make_row(record, shown, cells or {}, links or {}) for record in table.records()]
         return self.show(
             "table",
             name=name,
@@ -81,3 +73,19 @@ class DataTable(Part):
 
     def _data_url(self, **changes: str) -> str:
         return join_url(API + self.path, {**self.query.given(), **changes})
+
+
+def _make_row(
+    record: Mapping[str, Any],
+    columns: Sequence[str],
+    cells: Mapping[str, MakeCell],
+    links: Mapping[str, Link],
+) -> list[tuple[Cell, str | None]]:
+    """Return the cell of each column, and where it leads to."""
+    return [
+        (
+            cells[column](record) if column in cells else make_cell(column, record[column]),
+            links[column](record) if column in links else None,
+        )
+        for column in columns
+    ]

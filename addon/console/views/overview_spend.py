@@ -34,6 +34,10 @@ _STEPS: Final[Sequence[tuple[timedelta, Step]]] = (
 )
 
 
+type _Amounts = dict[tuple[str, ...], list[int]]
+"""An amount of each step, by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spend:
     """Spend over time by the columns ``names``. In ``table`` these are None in the rows of all other names."""
@@ -53,19 +57,41 @@ def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: Split, by_
     """Return the spend of each step. ``by_model`` has the figures by step and model."""
     step, names = choose_step(time), _COLUMNS[by]
     groups = by_model if by == "model" else read_figures(reading.ledger, names, wanted, step)
-    totals = fold(groups, *range(1, len(names) + 1))
-    ordered = rank(totals)
-    largest = ordered if len(ordered) <= LARGEST + 1 else ordered[:LARGEST]
-    begins = list(_list_begins(time, step))
-    spent: dict[tuple[str, ...], list[int]] = {name: [0] * len(begins) for name in largest}
-    calls: dict[tuple[str, ...], list[int]] = {name: [0] * len(begins) for name in largest}
-    other: tuple[str, ...] = ()
+    begins = _list_begins(time, step)
+    spent, calls = _add_up(groups, begins, _find_largest(groups, names))
+    table = _make_table(begins, names, spent, calls)
+    given = reading.query.given()
+    series = [
+        Series(" · ".join(name) or OTHER, amounts, _make_url(given, by, name), is_rest=not name)
+        for name, amounts in spent.items()
+    ]
+    title = f"Spend by {by}, {time.begin:%Y-%m-%d %H:%M} to {time.end:%Y-%m-%d %H:%M} UTC"
+    chart = draw_stacked_bars("spend", title, begins, time.end, series, display.money)
+    return Spend(table, names, step, chart)
+
+
+def _find_largest(groups: Groups, names: Sequence[str]) -> Sequence[tuple[str, ...]]:
+    """Return the names with a colour of their own. No single name is left for the others."""
+    ordered = rank(fold(groups, *range(1, len(names) + 1)))
+    return ordered if len(ordered) <= LARGEST + 1 else ordered[:LARGEST]
+
+
+def _add_up(
+    groups: Groups, begins: Sequence[datetime], largest: Sequence[tuple[str, ...]]
+) -> tuple[_Amounts, _Amounts]:
+    """Return the nano-USD and the calls of each of ``largest``, and of all others under ``()``."""
+    spent: _Amounts = {name: [0] * len(begins) for name in largest}
+    calls: _Amounts = {name: [0] * len(begins) for name in largest}
     places = {begin: _find_place(begins, begin) for begin in {name[0] for name in groups}}
     for (begin, *name), figures in groups.items():
         place = places[begin]
-        kept = tuple(name) if tuple(name) in spent else other
+        kept = tuple(name) if tuple(name) in spent else ()
         spent.setdefault(kept, [0] * len(begins))[place] += figures.retail_nanousd
         calls.setdefault(kept, [0] * len(begins))[place] += figures.calls
+    return spent, calls
+
+
+def _make_table(begins: Sequence[datetime], names: Sequence[str], spent: _Amounts, calls: _Amounts) -> Table:
     rows = [
         (
             begin.isoformat(timespec="milliseconds"),
@@ -77,15 +103,7 @@ def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: Split, by_
         for name, amounts in spent.items()
         if calls[name][place]
     ]
-    table = Table(("begins_at", *names, "calls", "retail_nanousd"), rows)
-    given = reading.query.given()
-    series = [
-        Series(" · ".join(name) or OTHER, amounts, _make_url(given, by, name), is_rest=not name)
-        for name, amounts in spent.items()
-    ]
-    title = f"Spend by {by}, {time.begin:%Y-%m-%d %H:%M} to {time.end:%Y-%m-%d %H:%M} UTC"
-    chart = draw_stacked_bars("spend", title, begins, time.end, series, display.money)
-    return Spend(table, names, step, chart)
+    return Table(("begins_at", *names, "calls", "retail_nanousd"), rows)
 
 
 def _make_url(given: Mapping[str, str], by: Split, name: Sequence[str]) -> str:
