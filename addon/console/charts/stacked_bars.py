@@ -1,6 +1,6 @@
 """``draw_stacked_bars``: amounts over time, stacked by a name. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil, isfinite
@@ -107,12 +107,15 @@ def draw_stacked_bars(
         role="img",
         aria_labelledby=f"{name}-title {name}-desc",
     )
-    legend = [
+    return StackedBars(svg, _make_legend(layers, describe))
+
+
+def _make_legend(layers: Sequence[_Layer], describe: Callable[[int], str]) -> Sequence[LegendEntry]:
+    return [
         LegendEntry(layer.name, describe(round(layer.total)), layer.css_class, layer.url)
         for layer in reversed(layers)
         if layer.total
     ]
-    return StackedBars(svg, legend)
 
 
 def _merge_bars(
@@ -171,27 +174,31 @@ def _draw_bars(
         until = begins[place + 1] if place + 1 < len(begins) else end
         left, right = _percent_of(begin, begins[0], end), _percent_of(until, begins[0], end)
         width = min((right - left) * _FILLED_PART, _WIDEST_PERCENT)
-        x, bottom = (left + right - width) / 2, float(_TOP + _PLOT)
-        segments = []
-        for layer in layers:
-            if amount := layer.amounts[place]:
-                height = amount / highest * _PLOT
-                bottom -= height
-                words = f"{layer.name}: {describe(round(amount))} · {begin:%Y-%m-%d %H:%M} UTC"
-                segments.append(
-                    element(
-                        "rect",
-                        element("title", words),
-                        class_=f"segment {layer.css_class}",
-                        x=f"{x:.3f}%",
-                        y=bottom,
-                        width=f"{width:.3f}%",
-                        height=height,
-                    )
-                )
-        if segments:
+        span = {"x": f"{(left + right - width) / 2:.3f}%", "width": f"{width:.3f}%"}
+        if segments := _draw_segments(begin, place, layers, highest, describe, span):
             bars.append(element("g", join(segments)))
     return bars
+
+
+def _draw_segments(
+    begin: datetime,
+    place: int,
+    layers: Sequence[_Layer],
+    highest: float,
+    describe: Callable[[int], str],
+    span: Mapping[str, str],
+) -> list[Svg]:
+    """Return the rectangles of one bar, from the bottom up. ``span`` says where the bar is, and how wide."""
+    segments, bottom = [], float(_TOP + _PLOT)
+    for layer in layers:
+        if amount := layer.amounts[place]:
+            height = amount / highest * _PLOT
+            bottom -= height
+            words = f"{layer.name}: {describe(round(amount))} · {begin:%Y-%m-%d %H:%M} UTC"
+            title = element("title", words)
+            css_class = f"segment {layer.css_class}"
+            segments.append(element("rect", title, class_=css_class, y=bottom, height=height, **span))
+    return segments
 
 
 def _has_long_words(ticks: Sequence[float], describe: Callable[[int], str]) -> bool:
