@@ -151,7 +151,9 @@ def _report_copy_errors(file: Path) -> Iterator[None]:
 def _describe_check(check: CopyCheck) -> str:
     if check.counts is None:
         return "whole; its tables are of an earlier version, so calls and counters were not compared"
-    return "\n".join([_describe_counts(check.counts, check.discrepancies), *check.discrepancies])
+    return "\n".join(
+        [_describe_counts(check.counts, check.discrepancies), *map(escape_unprintable, check.discrepancies)]
+    )
 
 
 def _describe_counts(counts: Mapping[str, int], discrepancies: Sequence[str]) -> str:

@@ -97,6 +97,13 @@ def test_a_discrepancy_is_shown_and_backed_up_but_restored_only_on_request(
     assert run(conf, "restore", str(copy), "--force").exit_code == 0
 
 
+def test_a_backup_shows_names_of_others_without_control_characters(conf: Path, tmp_path: Path) -> None:
+    with second_connection(path_of(conf)) as connection:
+        connection.execute("INSERT INTO spend VALUES ('workspace:a\x1b[2J', '2026-01', 1, 1)")
+    done = run(conf, "backup", str(tmp_path / "copy.db"))
+    assert r"workspace:a\x1b[2J of 2026-01: " in done.stdout
+
+
 def test_a_restore_brings_the_backup_and_keeps_the_replaced_ledger(conf: Path, tmp_path: Path) -> None:
     copy, path = tmp_path / "copy.db", path_of(conf)
     run(conf, "backup", str(copy))
