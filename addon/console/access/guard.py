@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -234,9 +234,11 @@ def find_client(request: HTTPServerRequest) -> str:
     named = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
     try:
         # The zone after "%" may be any text.
-        return str(ip_address(named)) if is_loopback(peer) and named and "%" not in named else peer
+        address = ip_address(named if is_loopback(peer) and named and "%" not in named else peer)
     except ValueError:
         return peer
+    # A socket for IPv6 and IPv4 gives ::ffff:192.0.2.1.
+    return str(address.ipv4_mapped or address) if isinstance(address, IPv6Address) else str(address)
 
 
 def _is_embedded(request: HTTPServerRequest) -> bool:

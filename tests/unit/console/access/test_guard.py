@@ -132,6 +132,8 @@ CLIENTS = {
     "no address": ("127.0.0.1", "unknown", "127.0.0.1"),
     "a line of its own": ("127.0.0.1", "192.0.2.7\u2028x", "127.0.0.1"),
     "IPv6": ("127.0.0.1", "2001:DB8::1", "2001:db8::1"),
+    "IPv4 over a socket for both": ("::ffff:192.0.2.1", None, "192.0.2.1"),
+    "IPv4 of a proxy for both": ("::ffff:127.0.0.1", "::ffff:192.0.2.7", "192.0.2.7"),
     "a zone of an address, which may be any text": ("127.0.0.1", "fe80::1%<script>", "127.0.0.1"),
 }
 
