@@ -208,6 +208,8 @@ class ViewHandler(ConsoleHandler):
             with self.reader.turn():
                 content_type, body, errors = await self._read(*found, form)
         except ParameterError as error:
+            # No link of the error's page leads to the same error.
+            self.query = Query({})
             return self.fail(400, str(error))
         except NotFoundError as error:
             return self.fail(404, str(error))

@@ -26,6 +26,13 @@ def test_a_wrong_parameter_is_named(gateway: Gateway) -> None:
     assert data.json()["error"]["message"] == "format: must be one of json, csv"
 
 
+def test_no_link_of_an_error_has_the_wrong_parameter(gateway: Gateway) -> None:
+    page = httpx.get(f"{gateway.admin_url}/calls?range=yesteryear", timeout=BOUND_S)
+    assert page.status_code == 400
+    assert 'href="/calls"' in page.text
+    assert "range=" not in page.text
+
+
 def test_every_answer_has_the_headers_of_a_page_that_trusts_nothing(gateway: Gateway) -> None:
     for path in ("/models", "/api/v1/models", "/static/console.css", "/nothing", "/static/nothing"):
         headers = httpx.get(gateway.admin_url + path, timeout=BOUND_S).headers

@@ -80,11 +80,14 @@ def _fill_form(reading: Reading) -> Mapping[str, str]:
 
 
 def _list_choices(reading: Reading, form: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the workspaces and keys to choose from; none where there are too many."""
+    """Return the workspaces and keys to choose from, none where there are too many, and the form's that exist."""
     workspaces = reading.settings.workspaces
     chosen = workspaces.get(form.get("workspace", ""))
     keys = [key.id for key in chosen.keys] if chosen else []
+    # A link has no text that was typed into the wrong field, such as a secret.
+    known = {"workspace": chosen.id} if chosen else {}
     return {
+        "known": known | ({"key": form["key"]} if form.get("key") in keys else {}),
         "workspaces": _bound(sorted(workspaces), form.get("workspace", "")),
         "keys": _bound(keys, form.get("key", "")),
     }

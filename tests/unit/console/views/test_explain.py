@@ -47,6 +47,14 @@ def test_the_form_is_filled_as_the_url_asks(folder: Path) -> None:
     assert ask(folder, None).shown["form"]["workspace"] == "acme"
 
 
+def test_examples_keep_only_names_that_exist(folder: Path) -> None:
+    known = {"workspace": "hop", "key": "hop"}
+    assert ask(folder, None, "workspace=hop&key=hop").shown["known"] == known
+    pasted = new_key()
+    assert ask(folder, known | {"key": pasted, "body": "{}"}).shown["known"] == {"workspace": "hop"}
+    assert ask(folder, {"workspace": pasted, "key": "hop", "body": "{}"}).shown["known"] == {}
+
+
 @pytest.mark.parametrize(
     ("form", "errors"),
     [
