@@ -71,6 +71,12 @@ def _plan_revoke(asked: Asked) -> Change:
     return RevocationChange(revocation.plan, key_id, turn_off=revocation.apply)
 
 
+def _require_revocable(asked: Asked) -> Mapping[str, str]:
+    """Return no texts. Raises ``EditError`` for an unknown key, also where the file does not load."""
+    plan_revocation(asked.place.conf_file, asked.place.folder, asked.names["workspace"], asked.names["key"])
+    return {}
+
+
 def _require_readable_file(asked: Asked) -> Mapping[str, str]:
     read_file(asked.place.folder, asked.names["workspace"])
     return {}
@@ -130,6 +136,7 @@ REVOKE: Final = Form(
     title="Revoke a key",
     plan=_plan_revoke,
     names=("workspace", "key"),
+    current=_require_revocable,
     intro="The key stays in the file, because the ledger refers to its name. Its calls are refused.",
     is_final=True,
 )

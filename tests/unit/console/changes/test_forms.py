@@ -51,6 +51,16 @@ async def refused(maker: Maker, form: Form, names: Mapping[str, str], **typed: s
     raise AssertionError("it was not refused")
 
 
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS.values() if form.names], ids=lambda form: form.action
+)
+async def test_a_form_of_an_unknown_name_is_refused(maker: Maker, form: Form) -> None:
+    for known in range(len(form.names)):
+        names = dict.fromkeys(form.names, "nope") | dict(list(AT_ACME.items())[:known])
+        with pytest.raises(RefusedError):
+            await maker.read_current(form, names)
+
+
 async def test_a_workspace_is_created_and_changed(maker: Maker, conf: Path) -> None:
     await make(maker, workspaces.CREATE, {}, workspace="gamma", plan="pro", alert_at_percent="none")
     file = conf.parent / "policies/workspaces/gamma.toml"
