@@ -5,6 +5,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def modules() -> list[tuple[str, ast.Module]]:
     return found
 
 
+@cache
 def find_expressions() -> tuple[list[Expression], set[str]]:
     """Return all expressions, and the functions that build one at run time."""
     found: list[Expression] = []

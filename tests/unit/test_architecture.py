@@ -2,10 +2,10 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
 from rig.configuration import ROOT
 
 PACKAGES = (
@@ -71,7 +71,12 @@ def module_name(path: Path) -> str:
 FILES = {
     module_name(path): path for folder in ("addon", "policies") for path in (ROOT / folder).rglob("*.py")
 }
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """The syntax trees of all modules. They are read when a test asks: each process of a run loads this file."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
 
 def statements(parent: ast.AST) -> Iterator[ast.AST]:
@@ -87,7 +92,7 @@ def imports_of(module: str) -> Iterator[str]:
 
     ``from a import b`` yields ``a.b`` if that is a module.
     """
-    for node in statements(TREES[module]):
+    for node in statements(trees()[module]):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -96,7 +101,10 @@ def imports_of(module: str) -> Iterator[str]:
             yield from names & FILES.keys() or {str(node.module)}
 
 
-IMPORTS = {module: set(imports_of(module)) for module in FILES}
+@cache
+def imports() -> dict[str, set[str]]:
+    """The imports of each module."""
+    return {module: set(imports_of(module)) for module in FILES}
 
 
 def is_in(module: str, packages: tuple[str, ...]) -> bool:
@@ -112,7 +120,7 @@ def package_of(module: str) -> str:
 
 
 def outside_world_of(module: str) -> set[str]:
-    return {name for name in IMPORTS[module] if is_in(name, tuple(OUTSIDE_WORLD))}
+    return {name for name in imports()[module] if is_in(name, tuple(OUTSIDE_WORLD))}
 
 
 def reachable(module: str) -> set[str]:
@@ -122,61 +130,73 @@ def reachable(module: str) -> set[str]:
     while waiting:
         if (one := waiting.pop()) in FILES and one not in seen:
             seen.add(one)
-            waiting += IMPORTS[one]
+            waiting += imports()[one]
     return seen
 
 
-PURE = [name for name in FILES if "Pure." in (ast.get_docstring(TREES[name]) or "")]
+def pure() -> list[str]:
+    return [name for name in FILES if "Pure." in (ast.get_docstring(trees()[name]) or "")]
 
 
 def test_the_modules_are_found_and_read():
     assert {"addon.main", "addon.gateway.addon", "policies.exchange", "policies.model"} <= FILES.keys()
-    assert "policies.model" in IMPORTS["policies.exchange"]
+    assert "policies.model" in imports()["policies.exchange"]
     assert {package_of(module) for module in FILES} == set(PACKAGES)
 
 
-@pytest.mark.parametrize("module", list(FILES))
-def test_imports_run_in_the_order_of_the_packages(module: str):
-    place = PACKAGES.index(package_of(module))
-    ours = [name for name in IMPORTS[module] if name in FILES and package_of(name) != package_of(module)]
-    assert not [name for name in ours if PACKAGES.index(package_of(name)) < place]
-    assert not [name for name in ours if (package_of(module), package_of(name)) in STRANGERS]
+def test_imports_run_in_the_order_of_the_packages():
+    upward, between_strangers = [], []
+    for module in FILES:
+        ours = [
+            name for name in imports()[module] if name in FILES and package_of(name) != package_of(module)
+        ]
+        place = PACKAGES.index(package_of(module))
+        upward += [(module, name) for name in ours if PACKAGES.index(package_of(name)) < place]
+        between_strangers += [
+            (module, name) for name in ours if (package_of(module), package_of(name)) in STRANGERS
+        ]
+    assert not upward
+    assert not between_strangers
 
 
 def test_there_are_no_circular_imports():
-    graph = {name: imported & FILES.keys() for name, imported in IMPORTS.items()}
+    graph = {name: imported & FILES.keys() for name, imported in imports().items()}
     assert set(TopologicalSorter(graph).static_order()) == FILES.keys()
 
 
-@pytest.mark.parametrize("module", list(FILES))
-def test_no_module_unpickles(module: str):
-    assert not IMPORTS[module] & {"copyreg", "dill", "marshal", "pickle", "shelve"}
+def test_no_module_unpickles():
+    unpickling = {"copyreg", "dill", "marshal", "pickle", "shelve"}
+    assert not {module: found for module in FILES if (found := imports()[module] & unpickling)}
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if is_in(name, ("policies",))])
-def test_policies_do_no_input_or_output(module: str):
-    assert not outside_world_of(module)
+def test_policies_do_no_input_or_output():
+    policies = [name for name in FILES if is_in(name, ("policies",))]
+    assert policies
+    assert not {name: found for name in policies if (found := outside_world_of(name))}
 
 
 def test_pure_modules_say_that_they_are_pure():
     of_packages = {name for name in FILES if is_in(name, PURE_PACKAGES)}
-    assert not (PURE_MODULES | of_packages) - set(PURE)
+    assert not (PURE_MODULES | of_packages) - set(pure())
 
 
-@pytest.mark.parametrize("module", PURE)
-def test_a_pure_module_does_no_input_or_output(module: str):
-    assert not {one: found for one in reachable(module) if (found := outside_world_of(one))}
+def test_a_pure_module_does_no_input_or_output():
+    below = {one for module in pure() for one in reachable(module)}
+    assert not {one: found for one in below if (found := outside_world_of(one))}
 
 
 UNIT = ROOT / "tests" / "unit"
 UNIT_TESTS = [path for path in UNIT.rglob("test_*.py") if path.parent != UNIT]
 
 
-@pytest.mark.parametrize("test", UNIT_TESTS, ids=lambda path: str(path.relative_to(UNIT)))
-def test_unit_tests_are_found_by_the_name_of_their_module(test: Path):
+def test_unit_tests_are_found_by_the_name_of_their_module():
     """A file is ``test_<name>.py`` or ``test_<name>_<topic>.py``; the name is a module of its folder, or the folder."""
-    folder = test.parent.relative_to(UNIT)
-    homes = [home / folder for home in (ROOT / "addon", ROOT, ROOT / "tests") if (home / folder).is_dir()]
-    assert homes, f"there is no package {folder}"
-    names = {path.stem for home in homes for path in home.iterdir()} | {folder.name}
-    assert any(f"{test.stem}_".startswith(f"test_{name}_") for name in names)
+    assert UNIT_TESTS
+    misnamed = []
+    for test in UNIT_TESTS:
+        folder = test.parent.relative_to(UNIT)
+        homes = [home / folder for home in (ROOT / "addon", ROOT, ROOT / "tests") if (home / folder).is_dir()]
+        names = {path.stem for home in homes for path in home.iterdir()} | {folder.name}
+        if not homes or not any(f"{test.stem}_".startswith(f"test_{name}_") for name in names):
+            misnamed.append(test)
+    assert not misnamed
