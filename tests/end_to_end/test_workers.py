@@ -132,8 +132,7 @@ def pair(shared: Gateway, upstream: Upstream) -> Gateway:
 
 
 def test_every_worker_serves_on_the_announced_port(start_gateway: StartGateway, upstream: Upstream) -> None:
-    # New interpreters, as operators have. In the other tests, workers are copies of their supervisor.
-    gateway = start_gateway(program=("-m", "addon.cli"), arguments=("--port", "0", "--workers", "3"))
+    gateway = start_gateway(arguments=("--port", "0", "--workers", "3"))
     assert sorted(_workers(gateway).values()) == sorted(gateway.children())
     assert _served_by(gateway, 64) == {1, 2, 3}
     assert len(gateway.ledger_rows()) == 64

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from rig.bounds import BOUND_S
-from rig.forked_workers import ForkingPopen
 
 PRELOADED = (
     *("addon.cli", "mitmproxy.tools.main", "mitmproxy.tools.dump"),
@@ -232,8 +231,6 @@ def _become(request: int, *streams: int) -> str:
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["-c", *arguments]
-    # The supervisor starts its workers with asyncio, which looks for Popen here.
-    subprocess.Popen = ForkingPopen  # type: ignore[misc]
     return code
 
 
