@@ -4,23 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from openai._models import construct_type
-from openai.lib.streaming.chat import ChatCompletionStreamState
-from openai.types.chat import ChatCompletionChunk
+from rig.tool_calls import FAMILY, assembled, chunk
 
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult, normalize_message_choices
-from policies.family import Family
 
-FAMILY = Family("plain")
 FIRST = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}
 SECOND = {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}}
-
-
-def chunk(calls: Any, index: int = 0, finish: str | None = None) -> dict[str, Any]:
-    choice = {"index": index, "delta": {"tool_calls": calls}, "finish_reason": finish}
-    return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
 
 
 def relayed(*deltas: list[Any]) -> list[list[Any]]:
@@ -30,16 +19,6 @@ def relayed(*deltas: list[Any]) -> list[list[Any]]:
         choices = normalizer.normalize(chunk(calls)).choices
         out.append(calls if choices is None else choices[0]["delta"]["tool_calls"])
     return out
-
-
-def assembled(chunks: list[dict[str, Any]], index: int = 0) -> list[Any]:
-    """Return the calls that the SDK makes of a normalized stream."""
-    normalizer, state = ChunkNormalizer(FAMILY), ChatCompletionStreamState()
-    for one in chunks:
-        choices = normalizer.normalize(one).choices
-        sent = one if choices is None else {**one, "choices": choices}
-        state.handle_chunk(construct_type(type_=ChatCompletionChunk, value=sent))
-    return state.current_completion_snapshot.choices[index].message.tool_calls or []
 
 
 # case: the chunks' tool_calls, what is relayed
@@ -231,73 +210,3 @@ def test_ids_of_a_whole_answer_are_unique_strings():
     assert made
     ids = [one["id"] for one in made[0]["message"]["tool_calls"]]
     assert ids[0] == "a" and len(set(ids)) == 6 and all(type(one) is str and one for one in ids)
-
-
-NAMES = st.text("abcxyz_", min_size=1, max_size=5)
-MEANT = st.lists(
-    st.tuples(NAMES, st.dictionaries(NAMES, st.text(max_size=4), max_size=2)), min_size=1, max_size=4
-)
-
-
-def _pieces(text: str, places: list[int]) -> list[str]:
-    ends = sorted({len(text), *(place % (len(text) + 1) for place in places)})
-    return [text[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-
-
-@settings(max_examples=200, deadline=None)
-@given(MEANT, st.data())
-def test_numbered_calls_are_joined_correctly(meant: list[tuple[str, Any]], data: st.DataObject):
-    """The numbers start anywhere, the calls alternate, and later deltas may repeat ids and names."""
-    base = data.draw(st.integers(0, 2))
-    chunks, later = [], []
-    for number, (name, arguments) in enumerate(meant):
-        head, *rest = _pieces(json.dumps(arguments), data.draw(st.lists(st.integers(0, 40), max_size=3)))
-        kind = data.draw(st.sampled_from([{}, {"type": "function"}, {"type": None}]))
-        first = {"index": base + number, "id": f"id{number}", **kind}
-        chunks.append(chunk([{**first, "function": {"name": name, "arguments": head}}]))
-        again = data.draw(st.sampled_from([{}, {"id": None}, {"id": ""}, {"id": f"id{number}"}]))
-        named = data.draw(st.sampled_from([{}, {"name": None}, {"name": ""}, {"name": name}]))
-        repeated = {"index": base + number, **again, **kind}
-        later.append([{**repeated, "function": {**named, "arguments": piece}} for piece in rest])
-    turns = data.draw(st.permutations([number for number, deltas in enumerate(later) for _ in deltas]))
-    chunks += [chunk([later[number].pop(0)]) for number in turns]
-    calls = assembled(chunks)
-    assert [(call.id, call.type, call.function.name) for call in calls] == [
-        (f"id{number}", "function", name) for number, (name, _) in enumerate(meant)
-    ]
-    assert [json.loads(call.function.arguments) for call in calls] == [arguments for _, arguments in meant]
-
-
-@settings(max_examples=200, deadline=None)
-@given(MEANT, st.data())
-def test_calls_without_numbers_are_joined_correctly(meant: list[tuple[str, Any]], data: st.DataObject):
-    """The calls follow each other, some with an id. Arguments are an object or text, in one chunk or several."""
-    deltas: list[dict[str, Any]] = []
-    for number, (name, arguments) in enumerate(meant):
-        given_id = data.draw(st.sampled_from([{}, {"id": ""}, {"id": None}, {"id": f"id{number}"}]))
-        if data.draw(st.booleans()):
-            deltas.append({**given_id, "function": {"name": name, "arguments": arguments}})
-            continue
-        head, *rest = _pieces(json.dumps(arguments), data.draw(st.lists(st.integers(0, 40), max_size=3)))
-        deltas.append({**given_id, "function": {"name": name, "arguments": head}})
-        deltas += [{"function": {"arguments": piece}} for piece in rest]
-    together = data.draw(st.booleans())
-    calls = assembled([chunk(deltas)] if together else [chunk([delta]) for delta in deltas])
-    assert [(call.type, call.function.name) for call in calls] == [("function", name) for name, _ in meant]
-    assert [json.loads(call.function.arguments) for call in calls] == [arguments for _, arguments in meant]
-    assert len({call.id for call in calls}) == len(meant) and all(call.id for call in calls)
-
-
-@pytest.mark.parametrize("cut", range(1, 30))
-def test_a_call_without_id_begins_only_when_the_arguments_before_it_are_whole(cut: int):
-    arguments = '{"a": "}\\"{\\\\", "b": [{"c": 1}]}'
-    pieces = [arguments[:cut], arguments[cut:], "{}"]
-    given = [[{"index": 0, "function": {"name": "f", "arguments": piece}}] for piece in pieces]
-    normalizer = ChunkNormalizer(FAMILY, 1)
-    numbers = [numbered(normalizer.normalize(chunk(calls)), calls) for calls in given]
-    assert numbers == [0, 0, 1]
-
-
-def numbered(normal: ChunkResult, calls: list[Any]) -> int:
-    shown = calls if normal.choices is None else normal.choices[0]["delta"]["tool_calls"]
-    return int(shown[0]["index"])
