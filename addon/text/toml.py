@@ -91,7 +91,7 @@ def _step(token: str) -> int:
 
 
 def _find_long_key(text: str) -> int | None:
-    """Return the number of the first line that has a key of too many parts."""
+    """Return the number of the first line with a key of too many parts."""
     dots = 0
     for found in _read_tokens(text):
         if found[0] == ".":
@@ -104,7 +104,7 @@ def _find_long_key(text: str) -> int | None:
 
 
 def _find_long_word(text: str) -> int | None:
-    """Return the number of the first line that has an integer of too many digits."""
+    """Return the number of the first line with an integer of too many digits."""
     long = (one for one in _read_tokens(text) if one.lastgroup == "word" and one.end() - one.start() > 4000)
     return next((_line_of(text, one.start()) for one in long), None)
 
@@ -137,7 +137,7 @@ def _check_values(table: dict[str, Any], text: str) -> None:
 
 
 def _find_integer(text: str) -> int | None:
-    """Return the number of the first line that an integer has more than 64 bits."""
+    """Return the number of the first line with an integer of more than 64 bits."""
     for found in _read_tokens(text):
         if found.lastgroup == "word" and len(found[0]) > 16:
             try:
