@@ -24,7 +24,10 @@ _SCALES: Final = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
 
 
 def money(nanousd: int | None) -> str:
-    """Return an amount as USD with two decimals; below a dollar with three digits that count: "$0.00156"."""
+    """Return an amount as USD with two decimals; below a dollar with three digits that count: "$0.00156".
+
+    An exact amount has no zeros at its end: "$0.50" is exact, and "$0.500" is rounded.
+    """
     if nanousd is None:
         return NOTHING
     amount = abs(nanousd)
@@ -33,7 +36,10 @@ def money(nanousd: int | None) -> str:
         # Three digits from the first that is not zero.
         decimals = max(2, min(9, 12 - len(str(amount))))
     whole, fraction = divmod(_round(amount, 10 ** (9 - decimals)), 10**decimals)
-    digits = f"{fraction:0{decimals}d}".rstrip("0").ljust(2, "0")
+    digits = f"{fraction:0{decimals}d}"
+    is_exact = amount % 10 ** (9 - decimals) == 0
+    if is_exact or whole:  # A rounded amount below a dollar keeps its zeros: its three digits count.
+        digits = digits.rstrip("0").ljust(2, "0")
     return f"{_sign(nanousd)}${whole:,}.{digits}"
 
 
