@@ -202,7 +202,7 @@ def _draw_segments(
 
 
 def _has_long_words(ticks: Sequence[float], describe: Callable[[int], str]) -> bool:
-    return any(len(describe(round(tick))) > _WORD_CHARS for tick in ticks)
+    return ticks != NO_TICKS and any(len(describe(round(tick))) > _WORD_CHARS for tick in ticks)
 
 
 def _draw_amount_axis(ticks: Sequence[float], describe: Callable[[int], str]) -> list[Svg]:
