@@ -64,18 +64,20 @@ def add(
     if family is None and found.custom_family.name in settings.families:
         family = found.custom_family.name
     _require_given(published, prices, max_completion_tokens, family)
-    values: dict[str, Any] = {"provider": found.name, "upstream_model_id": model, "family": family}
-    values |= prices | {
-        "max_completion_tokens": max_completion_tokens,
-        "byok_only": byok_only,
-        "active": True,
+    values: dict[str, Any] = {
+        **{"provider": found.name, "upstream_model_id": model, "family": family},
+        **prices,
+        **{"max_completion_tokens": max_completion_tokens, "byok_only": byok_only, "active": True},
     }
     is_published = published and not any(given_prices.values())
-    comment = (
-        f"prices: genai-prices {version('genai-prices')}, {datetime.now(UTC).date()}" if is_published else ""
-    )
-    path = _write(settings, conf_file, format_model_table(slug, values, comment))
-    click.echo(f"{format_model_table(slug, values, comment)}\nadded to {path}")
+    table = format_model_table(slug, values, _name_source() if is_published else "")
+    path = _write(settings, conf_file, table)
+    click.echo(f"{table}\nadded to {path}")
+
+
+def _name_source() -> str:
+    """Return the comment of prices that genai-prices has."""
+    return f"prices: genai-prices {version('genai-prices')}, {datetime.now(UTC).date()}"
 
 
 def _require_given(
