@@ -19,6 +19,7 @@ from addon.explain.hints import BUILT_IN_HINT, serves_built_in
 from addon.explain.records import make_explanation_record
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
+from policies.model import Key, Workspace
 from policies.request_facts import RequestFacts
 from policies.routing import find_matches
 
@@ -38,20 +39,28 @@ def load_explain(reading: Reading) -> View:
     tables = {"examples": Table(("example", "body"), [(one.name, one.body) for one in EXAMPLES])}
     if reading.form is None:
         return View(tables, {}, shown)
-    errors = {
-        name: f"Choose a {name}." if name == "workspace" else "Paste a request."
-        for name in ("workspace", "body")
-        if not form.get(name, "").strip()
-    }
-    if errors:
+    if errors := _find_missing(form):
         return View(tables, {}, shown, errors)
     try:
         workspace = find_workspace(reading.settings.workspaces, form["workspace"].strip())
         key = find_key(workspace, form.get("key", "").strip() or None)
     except UnknownCallerError as error:
         return View(tables, {}, shown, {error.field: mask_credentials(str(error))})
+    return _explain(reading, workspace, key, form["body"], shown)
+
+
+def _find_missing(form: Mapping[str, str]) -> dict[str, str]:
+    """Return an error for each empty field that an explanation needs."""
+    return {
+        name: f"Choose a {name}." if name == "workspace" else "Paste a request."
+        for name in ("workspace", "body")
+        if not form.get(name, "").strip()
+    }
+
+
+def _explain(reading: Reading, workspace: Workspace, key: Key, body: str, shown: Mapping[str, Any]) -> View:
     call = make_admitted_call(reading.settings, workspace, key)
-    content = form["body"].encode("utf-8", "surrogatepass")
+    content = body.encode("utf-8", "surrogatepass")
     with open_counted(reading.settings.conf, reading.ledger) as counted:
         explanation = explain(call, content, counted)
     hints = [BUILT_IN_HINT] if serves_built_in(explanation, reading.settings) else []
@@ -59,7 +68,7 @@ def load_explain(reading: Reading) -> View:
     tables = _make_tables(record)
     rules = find_matches(RequestFacts(call.chat.model, call.chat.fields), workspace) if call.chat else ()
     tables["rules"] = Table(("rule", "model", "matched"), list(rules))
-    explained = make_explanation_shown(workspace.id, key.id, explanation, hints, form["body"])
+    explained = make_explanation_shown(workspace.id, key.id, explanation, hints, body)
     return View(tables, record, {**shown, "explained": explained})
 
 
