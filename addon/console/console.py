@@ -14,10 +14,9 @@ from addon.console.access.login import LoginHandler, LogoutHandler
 from addon.console.changes.handlers import DoneHandler, FormHandler
 from addon.console.changes.maker import Maker
 from addon.console.page import ConsoleHandler, ViewHandler, find_posted
-from addon.console.reader import Reader
+from addon.console.page_process.process import PageProcess
 from addon.console.security_headers import set_headers
 from addon.console.sources import Sources
-from addon.console.template_names import PARTS
 from addon.runtime.local_http import connection_of
 
 log = logging.getLogger("tollgate.console")
@@ -80,17 +79,17 @@ class _StaticHandler(StaticFileHandler):
 
 
 class Console:
-    """The console of one gateway, with the ledger at ``database``. Its work ends with ``close``.
+    """The console of one gateway. Its work ends with ``close``.
 
     ``addresses`` are those of its listening sockets, as ``getsockname`` gives them.
     """
 
-    def __init__(self, sources: Sources, database: Path, addresses: Sequence[object]) -> None:
-        self._reader = Reader(database)
+    def __init__(self, sources: Sources, addresses: Sequence[object]) -> None:
+        self._pages = PageProcess(sources)
         self._guard = Guard(sources.settings, addresses)
         self._maker = Maker(sources.settings)
         self._maker.settle_dead()
-        parts: dict[str, Any] = {"sources": sources, "reader": self._reader, "guard": self._guard}
+        parts: dict[str, Any] = {"sources": sources, "pages": self._pages, "guard": self._guard}
         static = {"path": _FOLDER / "static", "guard": self._guard}
         self._application = Application(
             [
@@ -102,8 +101,6 @@ class Console:
                 (r".*", ViewHandler, parts),
             ],
             maker=self._maker,
-            ui_modules=PARTS,
-            template_path=str(_FOLDER / "templates"),
             log_function=lambda _: None,  # no access log, as on the rest of the port
         )
 
@@ -133,11 +130,11 @@ class Console:
         except TimeoutError:
             connection_of(request).close()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Begin no more pages, and no more changes."""
         self._guard.close()
-        self._reader.close()
         self._maker.close()
+        await self._pages.close()
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -1,15 +1,12 @@
 """The handlers of the console's requests: pages, their data for programs, and errors."""
 
 import logging
-import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from http.client import responses
 from math import ceil
 from typing import Any, Final, override
 
-from tornado.escape import url_unescape
 from tornado.httputil import url_concat
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler
@@ -17,29 +14,26 @@ from tornado.web import HTTPError, RequestHandler
 from addon.console.access.browsers import Cookie
 from addon.console.access.guard import READING, AccessError, Guard, LoginNeededError, Visitor
 from addon.console.access.password import TooOftenError
-from addon.console.changes.links import make_edit_link
-from addon.console.notices import find_notices, find_sums_begin
-from addon.console.operator_thread import LIMIT_S, StuckError
-from addon.console.pages import NAVIGATION, PAGES, RESERVED, Page
+from addon.console.changes.maker import Maker
+from addon.console.frame import Frame
+from addon.console.page_process.maker import SLOW
+from addon.console.page_process.messages import Answer, Question
+from addon.console.page_process.process import FORM_S, BusyError, EndedError, LateError, PageProcess
+from addon.console.pages import Page, find_page, is_data
 from addon.console.posted_form import parse_form
 from addon.console.query import ParameterError, Query
-from addon.console.reader import BusyError, Reader, SlowError
+from addon.console.rendering import render
 from addon.console.security_headers import set_headers
 from addon.console.sources import Sources
-from addon.console.template_names import make_namespace
-from addon.console.urls import API
-from addon.console.view import NotFoundError, Reading, View
 from addon.text.masking import mask_credentials
-from addon.text.table_formats import format_json, format_spreadsheet
+from addon.text.table_formats import format_json
 
 log = logging.getLogger("tollgate.console")
 
-HTML, JSON, CSV = "text/html; charset=UTF-8", "application/json; charset=UTF-8", "text/csv; charset=UTF-8"
-
+JSON: Final = "application/json; charset=UTF-8"
 
 STUCK: Final = (
-    f"The answer was not there within {LIMIT_S:g} s. A policy of [policies] extra may hang: calls run it, too."
-    " Until it ends, requests can't be explained here. All other pages work."
+    f"The answer was not there within {FORM_S:g} s. A policy of [policies] extra may hang: calls run it, too."
 )
 
 
@@ -48,15 +42,15 @@ class ConsoleHandler(RequestHandler):
 
     SUPPORTED_METHODS = ("GET", "HEAD", "POST")
     sources: Sources
-    reader: Reader
+    pages: PageProcess
     guard: Guard
     query: Query
     visitor: Visitor
 
     @override
-    def initialize(self, sources: Sources, reader: Reader, guard: Guard) -> None:
+    def initialize(self, sources: Sources, pages: PageProcess, guard: Guard) -> None:
         self.sources = sources
-        self.reader = reader
+        self.pages = pages
         self.guard = guard
         self.query = Query({})
         self.visitor = Visitor()
@@ -122,10 +116,21 @@ class ConsoleHandler(RequestHandler):
         self.fail(429, f"Too many attempts. Try again in {ceil(error.wait_s)} s.")
 
     @property
-    @override
-    def xsrf_token(self) -> bytes:
-        """The token of forms, for ``xsrf_form_html`` in templates."""
-        return self.visitor.form_token.encode()
+    def maker(self) -> Maker:
+        """What makes the changes of this console."""
+        found: Maker = self.settings["maker"]
+        return found
+
+    @property
+    def frame(self) -> Frame:
+        """What is around the content of the page."""
+        is_in = self.visitor.session is not None
+        path, token = self.request.path, self.visitor.form_token
+        return Frame(path, self.query, token, is_in, self.maker.why_not())
+
+    def show(self, template: str, title: str, marked: str, **values: Any) -> None:
+        """Answer with a page. ``marked`` is the name of the view that the navigation marks."""
+        self.finish(render(f"{template}.html", self.frame, **{"title": title, "page_name": marked, **values}))
 
     @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -142,9 +147,7 @@ class ConsoleHandler(RequestHandler):
             self.set_header("Content-Type", JSON)
             self.finish(format_json({"error": {"code": status, "message": message}}))
         else:
-            self.finish(
-                self.render_string("error.html", status=status, message=message, **self.frame("error"))
-            )
+            self.show("error", "Error", "error", status=status, message=message)
 
     @override
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
@@ -155,22 +158,7 @@ class ConsoleHandler(RequestHandler):
     @property
     def is_api(self) -> bool:
         """Whether a program asks, for JSON or CSV."""
-        return self.request.path.startswith(f"{API}/")
-
-    @override
-    def get_template_namespace(self) -> dict[str, Any]:
-        made = make_namespace(self.request.path, self.query) | {"edit_link": make_edit_link(self)}
-        return super().get_template_namespace() | made
-
-    def frame(self, name: str) -> Mapping[str, Any]:
-        """Return what the frame of every page needs."""
-        is_in = self.visitor.session is not None
-        return {
-            "title": name.capitalize(),
-            "page_name": name,
-            "navigation": NAVIGATION,
-            "is_logged_in": is_in,
-        }
+        return is_data(self.request.path)
 
 
 class ViewHandler(ConsoleHandler):
@@ -201,116 +189,63 @@ class ViewHandler(ConsoleHandler):
         return None
 
     async def _answer(self, form: Mapping[str, str] | None) -> None:
-        found = _find_page(_page_path(self.request.path))
-        if found is None:
-            return self.fail(404, "There is no such page.")
         try:
-            with self.reader.turn():
-                content_type, body, errors = await self._read(*found, form)
+            answer = await self._ask(form)
         except ParameterError as error:
             # No link of the error's page leads to the same error.
             self.query = Query({})
             return self.fail(400, str(error))
-        except NotFoundError as error:
-            return self.fail(404, str(error))
         except BusyError:
             return self.fail(503, "Too many pages are asked for at once. Try again.")
-        except StuckError:
-            return self.fail(503, STUCK)
-        except SlowError:
-            return self.fail(503, await self._describe_slow())
-        except (OSError, sqlite3.Error) as error:
-            return self.fail(503, f"The ledger can't be read: {error}")
-        if errors and self.is_api:
-            return self.fail(400, "; ".join(f"{name}: {reason}" for name, reason in errors.items()))
-        self.set_status(400 if errors else 200)
-        self.set_header("Content-Type", content_type)
-        await self.finish(body)
+        except LateError:
+            return self.fail(503, SLOW if form is None else STUCK)
+        except EndedError:
+            return self.fail(503, "The process that makes pages does not run. The log says why. Try again.")
+        if answer is None:
+            return self.fail(404, "There is no such page.")
+        if answer.fault:
+            log.error("a page failed: %s\n%s", self.request.path, answer.fault)
+            return self.fail(answer.status, responses[answer.status])
+        if answer.message is not None:
+            return self.fail(answer.status, answer.message)
+        self.set_status(answer.status)
+        self.set_header("Content-Type", answer.content_type)
+        await self.finish(answer.body)
         return None
-
-    async def _describe_slow(self) -> str:
-        """Return why a page took too long."""
-        with suppress(OSError, sqlite3.Error, SlowError):
-            since = await self.reader.read(lambda ledger: find_sums_begin(ledger, datetime.now(UTC)))
-            if since:
-                return (
-                    f"The page took too long, because the sums of calls before {since} UTC are still being made."
-                    " Choose a later time, or try again later."
-                )
-        return "The page took too long. Choose a shorter time."
 
     @override
     async def head(self) -> None:
         await self.get()
 
-    async def _read(
-        self, page: Page, names: Sequence[str], form: Mapping[str, str] | None
-    ) -> tuple[str, str | bytes, Mapping[str, str]]:
-        """Return the content type, the body and the wrong fields of a form.
-
-        A thread of the reader makes them, templates included.
-        """
-        self.query = query = self._parse_query(page)
-        live, settings, now = await self.sources.read(), self.sources.settings(), datetime.now(UTC)
-
-        def make(ledger: sqlite3.Connection) -> tuple[str, str | bytes, Mapping[str, str]]:
-            reading = Reading(settings, ledger, live, now, query, names, form)
-            notices = find_notices(reading)
-            view = page.load(reading)
-            if self.is_api:
-                return *_make_data(view, query, notices), view.errors
-            return HTML, self._render(page, reading, view, notices), view.errors
-
-        read = self.reader.read if form is None else self.reader.read_with_policies
-        return await read(make)
-
-    def _parse_query(self, page: Page) -> Query:
+    async def _ask(self, form: Mapping[str, str] | None) -> Answer | None:
+        """Return the answer of the process of pages. Return None when there is no such page."""
+        found = find_page(self.request.path)
+        if found is None:
+            return None
+        page, _ = found
         arguments = {
             name: [value.decode("utf-8", "replace") for value in values]
             for name, values in self.request.query_arguments.items()
         }
-        return Query.parse(arguments, page.parameters | RESERVED if self.is_api else page.parameters)
-
-    def _render(self, page: Page, reading: Reading, view: View, notices: Sequence[str] = ()) -> bytes:
-        # The address of the same data for programs. Links of tables add the name of their table.
-        data_url = url_concat(API + self.request.path, dict(reading.query.given()))
-        frame = {**self.frame(page.name), "title": page.title, "data_url": data_url}
-        shown = {"tables": view.tables, "values": view.values, "errors": view.errors, **view.shown}
-        shown["notices"] = notices
-        return self.render_string(f"{page.name}.html", reading=reading, query=reading.query, **frame, **shown)
-
-
-def _page_path(path: str) -> str:
-    return path.removeprefix(API) if path.startswith(f"{API}/") else path
+        # The process reads them, too. Here they are for the links of a page with an error.
+        self.query = Query.parse(arguments, page.all_parameters(is_data=self.is_api))
+        frame, state = self.frame, await self.sources.read(with_files=page.shows_files)
+        return await self.pages.ask(
+            Question(
+                number=0,
+                path=frame.path,
+                arguments=arguments,
+                form=form,
+                form_token=frame.form_token,
+                is_logged_in=frame.is_logged_in,
+                why_no_edits=frame.why_no_edits,
+                asked_at=datetime.now(UTC),
+                state=state,
+            )
+        )
 
 
 def find_posted(path: str) -> Page | None:
     """Return the page at a path, of the page or of its data, if it has a form that changes nothing."""
-    found = _find_page(_page_path(path))
+    found = find_page(path)
     return found[0] if found and found[0].fields else None
-
-
-def _find_page(path: str) -> tuple[Page, Sequence[str]] | None:
-    for page in PAGES:
-        if (names := page.matches(path)) is not None:
-            return page, [url_unescape(name, plus=False) for name in names]
-    return None
-
-
-def _make_data(view: View, query: Query, notices: Sequence[str]) -> tuple[str, str]:
-    """Return JSON of everything or of one table, or CSV of one table: the first unless ``table`` names one.
-
-    Only JSON of everything has ``notices``, if there are any.
-    """
-    form = query.choice("format", ("json", "csv"), "json")
-    name = query.text("table")
-    if name is None and form == "json":
-        return JSON, format_json(
-            {
-                **({"notices": notices} if notices else {}),
-                **view.values,
-                **{name: one.records() for name, one in view.tables.items()},
-            }
-        )
-    table = view.tables[query.choice("table", tuple(view.tables), next(iter(view.tables)))]
-    return (CSV, format_spreadsheet(table)) if form == "csv" else (JSON, format_json(table.records()))

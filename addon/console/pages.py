@@ -1,9 +1,11 @@
 """``PAGES``: all views of the console, by path."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from tornado.escape import url_unescape
 
 from addon.console.view import Reading, View
 from addon.console.views.audit import PARAMETERS as AUDIT_PARAMETERS
@@ -38,6 +40,7 @@ class Page:
     | ``name`` | the template's name, and the word in the navigation that is marked |
     | ``parameters`` | the parameters that its URL may have |
     | ``fields`` | the fields of its form, which changes nothing; without any, the page is only read |
+    | ``shows_files`` | whether it shows the files of the settings |
     """
 
     path: str
@@ -46,6 +49,11 @@ class Page:
     load: Callable[[Reading], View]
     parameters: frozenset[str] = frozenset()
     fields: frozenset[str] = frozenset()
+    shows_files: bool = False
+
+    def all_parameters(self, *, is_data: bool) -> frozenset[str]:
+        """Return the parameters that the URL of the page may have, or that of its data."""
+        return self.parameters | RESERVED if is_data else self.parameters
 
     def matches(self, path: str) -> tuple[str, ...] | None:
         """Return the groups of the path, None when the path is another page's."""
@@ -64,10 +72,28 @@ PAGES: Final = (
     Page(f"/workspaces/{_ID}", "workspace", "Workspace", load_workspace, WORKSPACE_PARAMETERS),
     Page("/models", "models", "Models", load_models, MODELS_PARAMETERS),
     Page("/explain", "explain", "Explain", load_explain, EXPLAIN_PARAMETERS, EXPLAIN_FIELDS),
-    Page("/settings", "settings", "Settings", load_gateway_settings),
+    Page("/settings", "settings", "Settings", load_gateway_settings, shows_files=True),
     Page("/audit", "audit", "Audit", load_audit, AUDIT_PARAMETERS),
     Page("/audit/([0-9]{1,15})", "audit_line", "Change", load_audit_line),
 )
+
+API: Final = "/api/v1"
+"""The beginning of the path of a page's data."""
+
+
+def is_data(path: str) -> bool:
+    """Return whether a path is that of data for programs."""
+    return path.startswith(f"{API}/")
+
+
+def find_page(path: str) -> tuple[Page, Sequence[str]] | None:
+    """Return the page at a path, or the one whose data is there, and the variable parts of the path."""
+    path = path.removeprefix(API) if is_data(path) else path
+    for page in PAGES:
+        if (names := page.matches(path)) is not None:
+            return page, [url_unescape(name, plus=False) for name in names]
+    return None
+
 
 NAVIGATION: Final = (
     ("/", "overview", "Overview"),

@@ -10,7 +10,7 @@ from addon.console.query import ParameterError
 from addon.settings.errors import suggest_name
 
 FORM_TOKEN: Final = "_xsrf"  # noqa: S105  (a name)
-"""The field of a form that has the token of its session. tornado's ``xsrf_form_html`` has this name, too."""
+"""The field of a form that has the token of its session."""
 
 
 def parse_form(request: HTTPServerRequest, known: frozenset[str]) -> Mapping[str, str]:

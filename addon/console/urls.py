@@ -11,9 +11,6 @@ from addon.console.time_range import PARAMETERS as TIMES
 _POSITIONS: Final = ("before", "after")
 """The ends of parameters that say where in a list a page is. A link that changes anything else drops them."""
 
-API: Final = "/api/v1"
-"""The beginning of the path of a page's data."""
-
 
 def make_link(query: Query, to: str, names: Iterable[str], changes: Mapping[str, object]) -> str:
     """Return the URL of a view, with the time and the filters of this page where that view has them.

@@ -122,13 +122,13 @@ class Lifecycle:
         return Console(
             Sources(
                 settings=lambda: self.deps.settings,
+                snapshot=lambda: watcher.make_snapshot(self.deps.settings),
                 readiness=self.readiness,
                 metrics=self._metrics,
                 file_fault=lambda: watcher.error,
                 settings_age_s=lambda: watcher.age_s,
                 find_files=watcher.find_changed_files,
             ),
-            self.deps.settings.conf.paths.database,
             [one.getsockname() for one in listening],
         )
 

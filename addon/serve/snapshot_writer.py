@@ -46,7 +46,7 @@ class SnapshotWriter:
             self._next_write = None
 
     def _snapshot(self, settings: Settings) -> Snapshot:
-        return Snapshot.of(self._files, settings, self._started_conf)
+        return Snapshot.of(settings, self._files.built_from(), self._started_conf)
 
     def _write(self, snapshot: Snapshot) -> None:
         self.close()

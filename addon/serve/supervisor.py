@@ -96,13 +96,14 @@ class Supervisor:
     def _make_console(self, addresses: Sequence[object]) -> Console:
         sources = Sources(
             settings=lambda: self.settings,
+            snapshot=lambda: self.watcher.make_snapshot(self.settings),
             readiness=self.readiness,
             metrics=self._metrics,
             file_fault=lambda: self.watcher.error or self._snapshots.fault,
             settings_age_s=lambda: self.watcher.age_s,
             find_files=self.watcher.find_changed_files,
         )
-        return Console(sources, self.settings.conf.paths.database, addresses)
+        return Console(sources, addresses)
 
     async def wait(self) -> None:
         """See ``Service.wait``."""

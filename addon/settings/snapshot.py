@@ -1,7 +1,7 @@
-"""The settings of one moment as one file: a supervisor writes it, and its workers build their settings from it.
+"""The settings of one moment as one text, which other processes of the gateway build their settings from.
 
-The file has the texts that the settings were built from, with their references to secrets, and the content of the
-secret files that these name. The whole is sealed with a key that only the processes of one run have, so no secret is
+It has the texts that the settings were built from, with their references to secrets, and the content of the
+secret files that these name. A file is sealed with a key that only the processes of one run have, so no secret is
 on the disk in clear. Source: docs/decisions/workers-load-a-snapshot.md.
 """
 
@@ -17,7 +17,7 @@ from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.file_content import Stamp, make_absolute, read_stamp
 from addon.settings.sealed_secrets import MasterKeys
 from addon.settings.secrets import Secrets
-from addon.settings.settings import Settings, SettingsFiles, make_settings
+from addon.settings.settings import Settings, make_settings
 from addon.settings.shared_settings import SharedSettings, load_conf, load_shared_settings
 from addon.settings.sources import FileCopy, Sources
 from addon.settings.workspace_builder import parse_workspace, resolve_last_good
@@ -34,26 +34,28 @@ SNAPSHOT_KEY_VARIABLE: Final = "TOLLGATE_SNAPSHOT_KEY"
 class Snapshot(BaseModel):
     """The content that one set of settings is built from. ``started_conf`` is the proxy.conf of the start.
 
-    ``listen`` is its ``[listen]`` with the options of the command line.
+    ``listen`` and ``admin_port`` are those of its sections, with the options of the command line.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     conf_file: Path
     started_conf: FileCopy
     listen: dict[str, Any]
+    admin_port: int
     built_from: BuiltFrom
     problems: tuple[Problem, ...]
 
     @classmethod
-    def of(cls, files: SettingsFiles, settings: Settings, started_conf: FileCopy) -> Self:
-        """Return the snapshot of ``settings``, the latest of ``files``."""
+    def of(cls, settings: Settings, built_from: BuiltFrom, started_conf: FileCopy) -> Self:
+        """Return the snapshot of ``settings``, which were built from ``built_from``."""
         return cls(
-            conf_file=files.conf_file,
+            conf_file=settings.conf_file,
             started_conf=started_conf,
             listen=settings.conf.listen.model_dump(mode="json"),
-            built_from=files.built_from(),
+            admin_port=settings.conf.admin.port,
+            built_from=built_from,
             problems=settings.problems,
         )
 
@@ -75,28 +77,18 @@ class Snapshot(BaseModel):
         raise SettingsError(file, "", reason)
 
 
-class SnapshotSettings:
-    """The settings of a worker. Only what a new snapshot changes is built again."""
+class SnapshotBuilder:
+    """Builds the settings of one snapshot after the other. Only what a new snapshot changes is built again."""
 
-    def __init__(self, file: Path, key: str, env: Mapping[str, str]) -> None:
-        self._file = file
-        self._key = key
+    def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
-        self._stamp: Stamp = None
         self._before = BuiltFrom({}, {}, {}, b"")
         self._shared: SharedSettings | None = None
         self._tables: dict[str, tuple[bytes, WorkspaceTable]] = {}
         self._workspaces: dict[str, Workspace] = {}
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether there is a snapshot that ``load`` has not tried."""
-        return read_stamp(self._file) != self._stamp
-
-    def load(self) -> Settings:
-        """Return the settings of the newest snapshot. Raises ``SettingsError``."""
-        self._stamp = read_stamp(self._file)
-        snapshot = Snapshot.read(self._file, self._key)
+    def build(self, snapshot: Snapshot) -> Settings:
+        """Return the settings of a snapshot. Raises ``SettingsError``."""
         now, before = snapshot.built_from, self._before
         shared = self._shared
         if shared is None or now.shared_files != before.shared_files:
@@ -112,7 +104,7 @@ class SnapshotSettings:
         self._before, self._shared, self._workspaces = now, shared, workspaces
         self._tables = {name: self._tables[name] for name in workspaces}
         settings = make_settings(BuiltSettings(shared, workspaces, snapshot.problems, now.digest))
-        return settings.with_listen(**snapshot.listen)
+        return settings.with_listen(**snapshot.listen).with_admin_port(snapshot.admin_port)
 
     def _load_shared(self, snapshot: Snapshot) -> SharedSettings:
         file = snapshot.conf_file
@@ -127,3 +119,23 @@ class SnapshotSettings:
             self._tables[name] = text.text, table
         workspace = resolve_last_good(table, text.file, shared, secrets, self._workspaces.get(name))
         return remove_keys(workspace, text.refused)
+
+
+class SnapshotSettings:
+    """The settings of a worker, which its supervisor writes to ``file``."""
+
+    def __init__(self, file: Path, key: str, env: Mapping[str, str]) -> None:
+        self._file = file
+        self._key = key
+        self._builder = SnapshotBuilder(env)
+        self._stamp: Stamp = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is a snapshot that ``load`` has not tried."""
+        return read_stamp(self._file) != self._stamp
+
+    def load(self) -> Settings:
+        """Return the settings of the newest snapshot. Raises ``SettingsError``."""
+        self._stamp = read_stamp(self._file)
+        return self._builder.build(Snapshot.read(self._file, self._key))

@@ -15,9 +15,11 @@ from typing import Final
 from addon.settings.changes import describe_changes
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import Problem
+from addon.settings.file_content import make_absolute
 from addon.settings.served_prices import FILE_NAME, ServedPrices
 from addon.settings.settings import NEEDS_RESTART, Settings, SettingsFiles
 from addon.settings.settings_log import SettingsLog
+from addon.settings.snapshot import Snapshot
 
 _log = logging.getLogger("tollgate.reload")
 
@@ -48,6 +50,7 @@ class Watcher:
         self._apply = apply
         self._interval_s = interval_s
         self._built_from = files.built_from()
+        self._started_conf = self._built_from.shared_files[make_absolute(files.conf_file)]
         self._changes = ""
         self._loaded_s = monotonic()
         self._settings_log = SettingsLog()
@@ -73,6 +76,10 @@ class Watcher:
     def find_changed_files(self) -> Mapping[Path, datetime | None]:
         """Return the files that were read with the time of their last change, as ``SettingsFiles`` does."""
         return self._files.find_changed_files()
+
+    def make_snapshot(self, settings: Settings) -> Snapshot:
+        """Return the snapshot of ``settings``, the latest ones, for another process."""
+        return Snapshot.of(settings, self._built_from, self._started_conf)
 
     def start(self) -> None:
         """Start to watch, on the running event loop."""

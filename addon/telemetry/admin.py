@@ -61,7 +61,7 @@ class OtherPages(Protocol):
     async def answer(self, request: "HTTPServerRequest") -> None:
         """Answer ``request``."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Begin no more answers."""
 
 
@@ -103,7 +103,7 @@ class Admin:
     async def stop(self) -> None:
         """Close the port and every connection to it."""
         if self._others:
-            self._others.close()
+            await self._others.close()
         if self._server:
             await self._server.stop()
 

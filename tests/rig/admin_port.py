@@ -13,7 +13,8 @@ import httpx
 from addon.console.console import Console
 from addon.console.sources import Sources
 from addon.runtime.listening import bind
-from addon.settings.settings import Settings, load_settings
+from addon.settings.settings import Settings, SettingsFiles
+from addon.settings.snapshot import Snapshot
 from addon.store.ledger.migrations import migrate
 from addon.telemetry.admin import Admin, Readiness
 from rig.bounds import BOUND_S
@@ -37,6 +38,7 @@ class Port:
         self.gate.set()
         self.asked = 0
         self.admin = Admin(self._readiness)
+        self.files: SettingsFiles
         self.settings: Settings
         self.port = 0
         self.console: Console
@@ -46,7 +48,12 @@ class Port:
         """Load settings with this section ``[admin]``."""
         conf = write_files(self.folder)
         edit(conf, "[billing]", f"[admin]\n{admin}\n[billing]")
-        self.settings = load_settings(conf, {"OPENAI_KEY": "sk-obviously-fake"})
+        self.files = SettingsFiles(conf, {"OPENAI_KEY": "sk-obviously-fake"})
+        self.settings = self.files.load()
+
+    def _snapshot(self) -> Snapshot:
+        built_from = self.files.built_from()
+        return Snapshot.of(self.settings, built_from, built_from.shared_files[self.settings.conf_file])
 
     async def _readiness(self) -> Readiness:
         return Readiness(True, {})
@@ -63,17 +70,18 @@ class Port:
         listening = bind(host, 0)
         sources = Sources(
             lambda: self.settings,
+            self._snapshot,
             self._slow_readiness,
             self._metrics,
             lambda: None,
             lambda: 0.0,
-            lambda *_: (),
+            dict,
         )
         database = self.settings.conf.paths.database
         database.parent.mkdir(exist_ok=True)
         with closing(sqlite3.connect(database, isolation_level=None)) as connection:
             migrate(connection)
-        self.console = Console(sources, database, [listening.getsockname()])
+        self.console = Console(sources, [listening.getsockname()])
         self.admin.pages["/metrics"] = self._metrics
         await self.admin.start_on([listening], self.console)
         self.port = listening.getsockname()[1]

@@ -30,7 +30,7 @@ def make_live(**changes: Any) -> Live:
         "file_fault": None,
         "settings_age_s": 60.0,
         "started_at": NOW,
-        "find_files": dict,
+        "files": {},
     }
     return Live(**fields | changes)
 

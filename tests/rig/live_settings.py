@@ -46,7 +46,9 @@ class LiveSettings:
 
     def check_workers(self) -> None:
         """Check that workers have the same settings, whether they ran before or start now."""
-        Snapshot.of(self.files, self.settings, self.conf).write(self.folder / "snapshot", SNAPSHOT_KEY)
+        Snapshot.of(self.settings, self.files.built_from(), self.conf).write(
+            self.folder / "snapshot", SNAPSHOT_KEY
+        )
         assert self.worker.load() == self.settings
         assert self.new_worker().load() == self.settings
 

@@ -63,8 +63,7 @@ class LoginHandler(ConsoleHandler):
         return self._show(wanted, "The password is wrong.")
 
     def _show(self, wanted: str, fault: str = "") -> None:
-        frame = {**self.frame("login"), "title": "Log in", "navigation": (), "is_logged_in": False}
-        self.finish(self.render_string("login.html", wanted=wanted, fault=fault, **frame))
+        self.show("login", "Log in", "login", wanted=wanted, fault=fault, navigation=(), is_logged_in=False)
 
 
 class LogoutHandler(ConsoleHandler):

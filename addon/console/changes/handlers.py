@@ -10,10 +10,9 @@ from addon.console.access.guard import find_client
 from addon.console.changes.field import FieldErrors, mask_refused
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
-from addon.console.changes.maker import Maker, Preview, RefusedError, Who
+from addon.console.changes.maker import BusyError, Preview, RefusedError, Who
 from addon.console.changes.waiting import Result
 from addon.console.page import ConsoleHandler
-from addon.console.reader import BusyError
 from addon.runtime.listening import base_url
 from addon.settings.settings import Settings
 from addon.text.masking import mask_credentials
@@ -32,11 +31,6 @@ NOT_WAITING: Final = (
 
 class FormHandler(ConsoleHandler):
     """A form of ``FORMS``, with the page of its difference and its confirmation."""
-
-    @property
-    def maker(self) -> Maker:
-        found: Maker = self.settings["maker"]
-        return found
 
     @override
     async def prepare(self) -> None:
@@ -124,19 +118,11 @@ class FormHandler(ConsoleHandler):
         self._render("change_preview", preview=preview, kept=kept)
 
     def _render(self, template: str, **values: Any) -> None:
-        frame = {**self.frame("workspaces"), "title": self.form.title}
-        self.finish(
-            self.render_string(f"{template}.html", form=self.form, names=self.names, **frame, **values)
-        )
+        self.show(template, self.form.title, "workspaces", form=self.form, names=self.names, **values)
 
 
 class DoneHandler(ConsoleHandler):
     """The page of a result. It shows a new key once."""
-
-    @property
-    def maker(self) -> Maker:
-        found: Maker = self.settings["maker"]
-        return found
 
     async def get(self, name: str) -> None:
         """Show the result. Pages show a change as soon as its file is read: wait for it, so that links lead to it."""
@@ -152,8 +138,7 @@ class DoneHandler(ConsoleHandler):
             "is_in_force": is_in_force,
             "command": new_key and make_command(self.sources.settings(), result.workspace, new_key),
         }
-        frame = {**self.frame("workspaces"), "title": result.title}
-        self.finish(self.render_string("change_done.html", **frame, **shown))
+        self.show("change_done", result.title, "workspaces", **shown)
         return None
 
     async def _wait_until_in_force(self, result: Result) -> bool | None:

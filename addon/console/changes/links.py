@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tornado.web import RequestHandler
-
 from addon.console.changes.forms import FORMS
+from addon.console.frame import Frame
 from addon.console.parts.part import Part
 from addon.edits.diff import DiffLine
 
@@ -19,7 +18,7 @@ class ChangeLinks(Part):
 
     def render(self, **names: str) -> str:
         forms = [form for form in FORMS.values() if tuple(form.names) == tuple(names)]
-        why_not = self.handler.settings["maker"].why_not()
+        why_not = self.frame.why_no_edits
         return self.show(
             "change_links", why_not=why_not, forms=forms, names=names.values(), current=self.path
         )
@@ -29,7 +28,7 @@ class ChangesOff(Part):
     """Why nothing may be changed. Nothing where it may."""
 
     def render(self) -> str:
-        why_not = self.handler.settings["maker"].why_not()
+        why_not = self.frame.why_no_edits
         return (
             self.show("change_links", why_not=why_not, forms=(), names=(), current=self.path)
             if why_not
@@ -44,7 +43,7 @@ class Diff(Part):
         return self.show("diff", lines=lines)
 
 
-def make_edit_link(handler: RequestHandler) -> Callable[..., str | None]:
+def make_edit_link(frame: Frame) -> Callable[..., str | None]:
     """Return a function that returns the URL of a form: ``edit_link("keys set", "acme", "ci")``.
 
     It returns None while nothing may be changed.
@@ -52,7 +51,7 @@ def make_edit_link(handler: RequestHandler) -> Callable[..., str | None]:
     forms = {form.action: form for form in FORMS.values()}
 
     def edit_link(action: str, *names: Any) -> str | None:
-        if handler.settings["maker"].why_not() is not None:
+        if frame.why_no_edits is not None:
             return None
         return forms[action].url(*map(str, names))
 

@@ -16,7 +16,6 @@ from addon.console.changes.file_change import judge_file
 from addon.console.changes.form import Asked, Change, Done, Form, Place
 from addon.console.changes.waiting import SECRET_S, ExpiringValues, Result, Waiting
 from addon.console.changes.wallet import judge_entry
-from addon.console.reader import BusyError
 from addon.edits.diff import DiffLine
 from addon.edits.workspace_files import EditError, lock_workspaces
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
@@ -52,6 +51,10 @@ class Preview:
     lines: Sequence[DiffLine]
     warnings: Sequence[str]
     notes: Sequence[str]
+
+
+class BusyError(Exception):
+    """Too many changes wait already."""
 
 
 class RefusedError(Exception):

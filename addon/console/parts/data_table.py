@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from addon.console.cells import Cell, heading, is_number_column, make_cell
+from addon.console.pages import API
 from addon.console.parts.part import Part
-from addon.console.urls import API, join_url
+from addon.console.urls import join_url
 from addon.text.table import Table
 
 type Link = Callable[[Mapping[str, Any]], str | None]

@@ -1,8 +1,9 @@
-"""``Field``: a field of a form."""
+"""The fields of forms."""
 
 from collections.abc import Iterable, Mapping
 
 from addon.console.parts.part import Part
+from addon.console.posted_form import FORM_TOKEN
 
 
 class Field(Part):
@@ -40,3 +41,10 @@ class Field(Part):
             rows=rows,
             attributes=attributes or {},
         )
+
+
+class FormToken(Part):
+    """The hidden field with the token that a form must send back."""
+
+    def render(self) -> str:
+        return self.show("form_token", name=FORM_TOKEN, token=self.frame.form_token)

@@ -1,27 +1,39 @@
-"""``Part``: a shared part of pages, with the page that it is on."""
+"""``Part``: a shared part of pages, with the frame of the page that it is on."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from tornado.web import UIModule
-
+from addon.console.frame import Frame
 from addon.console.query import Query
 from addon.console.urls import make_link_here
 
 
-class Part(UIModule):
-    """A shared part of pages."""
+class ShowTemplate(Protocol):
+    """Returns a template with these values as HTML."""
+
+    def __call__(self, template: str, /, **values: Any) -> str: ...
+
+
+class Part:
+    """A shared part of a page. Each has a method ``render`` that returns its HTML."""
+
+    render: Callable[..., str]
+
+    def __init__(self, frame: Frame, show: ShowTemplate) -> None:
+        self.frame = frame
+        self._show = show
 
     @property
     def query(self) -> Query:
-        found: Query = getattr(self.handler, "query", Query({}))
-        return found
+        return self.frame.query
 
     @property
     def path(self) -> str:
-        return str(self.handler.request.path)
+        return self.frame.path
 
     def here(self, **changes: object) -> str:
         return make_link_here(self.path, self.query, changes)
 
     def show(self, template: str, **values: Any) -> str:
-        return self.render_string(f"parts/{template}.html", **values).decode()
+        """Return the template of this part with ``values``."""
+        return self._show(f"parts/{template}.html", **values)

@@ -125,7 +125,7 @@ def _make_checks(live: Live) -> Table:
 
 def _make_files(settings: Settings, live: Live) -> tuple[Table, int]:
     """Return the files that were read, and how many files of workspaces are left out: those that load."""
-    found = live.find_files()
+    found = live.files
     broken = {problem.file for problem in settings.problems}
     folder = settings.conf.paths.workspaces
     shared = sorted(file for file in found if file.parent != folder)

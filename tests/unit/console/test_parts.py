@@ -2,19 +2,17 @@
 
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qsl
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
-from rig.configuration import ROOT
-from tornado.httputil import HTTPConnection, HTTPServerRequest
-from tornado.web import Application
 
 from addon.console.cells import badge
 from addon.console.display import change
-from addon.console.page import ConsoleHandler
+from addon.console.frame import Frame
 from addon.console.parts.figures import Tile
 from addon.console.query import Query
-from addon.console.template_names import PARTS
+from addon.console.rendering import make_namespace
 from addon.console.time_range import TimeRange
 from addon.text.table import Table
 
@@ -40,24 +38,11 @@ TABLE = Table(
 EMPTY = Table(TABLE.columns, [])
 
 
-class _Connection(HTTPConnection):
-    def set_close_callback(self, callback: Any) -> None:
-        """A request without a client never closes."""
-
-
 def render(part: str, *values: Any, url: str = "/calls?range=day&workspace=acme", **named: Any) -> Element:
     """Return a part as a tree. It raises for HTML that is not well-formed."""
-    templates = str(ROOT / "addon/console/templates")
-    application = Application([], ui_modules=PARTS, template_path=templates)
-    handler = ConsoleHandler(
-        application,
-        HTTPServerRequest("GET", url, connection=_Connection()),
-        sources=None,
-        reader=None,
-        guard=None,
-    )
-    handler.query = Query({name: value[0].decode() for name, value in handler.request.arguments.items()})
-    html = handler.ui["modules"][part](*values, **named)
+    path, _, given = url.partition("?")
+    frame = Frame(path, Query(dict(parse_qsl(given))), why_no_edits="Changes are off.")
+    html = getattr(make_namespace(frame)["_tt_modules"], part)(*values, **named)
     for tag in ("input", "img"):
         html = "".join(
             piece if not place else f"<{tag}{piece.replace('>', '/>', 1)}"

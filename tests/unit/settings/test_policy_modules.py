@@ -200,7 +200,7 @@ def worker_of(conf_file: Path) -> tuple[Settings, SnapshotSettings]:
     files, snapshot, key = SettingsFiles(conf_file), conf_file.with_name("snapshot"), make_master_key()
     settings = files.load()
     conf = files.built_from().shared_files[conf_file]
-    Snapshot.of(files, settings, conf).write(snapshot, key)
+    Snapshot.of(settings, files.built_from(), conf).write(snapshot, key)
     return settings, SnapshotSettings(snapshot, key, {})
 
 

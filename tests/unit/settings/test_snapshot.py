@@ -51,7 +51,7 @@ class Pair:
         self.write()
 
     def write(self, settings: Settings | None = None) -> None:
-        Snapshot.of(self.files, settings or self.settings, self.conf).write(self.file, KEY)
+        Snapshot.of(settings or self.settings, self.files.built_from(), self.conf).write(self.file, KEY)
 
     def follow(self) -> Settings:
         """Apply edits as the supervisor does, and write the snapshot."""
@@ -152,10 +152,10 @@ def _cut(text: bytes) -> bytes:
     return text[: len(text) // 2]
 
 
-def _of_format_2(sealed: bytes) -> bytes:
+def _of_another_format(sealed: bytes) -> bytes:
     text = MasterKeys(KEY).unseal(sealed.decode())
-    assert text.startswith('{"format":1,')
-    return MasterKeys(KEY).seal(text.replace('"format":1', '"format":2', 1)).encode()
+    assert text.startswith('{"format":2,')
+    return MasterKeys(KEY).seal(text.replace('"format":2', '"format":3', 1)).encode()
 
 
 def _of_another_run(sealed: bytes) -> bytes:
@@ -170,7 +170,7 @@ REFUSED = {
     "no text": (lambda _: b"\xff\xfe", NOT_WHOLE),
     "of another run": (_of_another_run, NOT_WHOLE),
     "of another version": (
-        _of_format_2,
+        _of_another_format,
         "is a snapshot of another version of the gateway; restart the gateway",
     ),
 }

@@ -8,7 +8,7 @@ import pytest
 from rig.admin_port import PASSWORD, Port, form_of
 from rig.bounds import BOUND_S
 
-from addon.console.reader import MAX_WAITING
+from addon.console.page_process.process import MAX_WAITING
 from addon.runtime import local_http
 from addon.telemetry.admin import MAX_CONNECTIONS
 

@@ -18,8 +18,7 @@ from rig.settings_files import ACME, HASH_A, edit
 from addon.console.changes import keys, wallet
 from addon.console.changes.field import FieldErrors
 from addon.console.changes.form import Form
-from addon.console.changes.maker import MAX_WAITING, Maker, RefusedError, Who
-from addon.console.reader import BusyError
+from addon.console.changes.maker import MAX_WAITING, BusyError, Maker, RefusedError, Who
 from addon.edits.keys import set_key
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import load_settings

@@ -94,7 +94,7 @@ def test_the_files_are_those_that_were_read_with_their_state(conf_file: Path) ->
     edit(conf_file.parent / BETA, 'name = "Beta"', "name = 7")
     files = SettingsFiles(conf_file, {})
     files.load()
-    view = load_page(conf_file, "/settings", find_files=files.find_changed_files)
+    view = load_page(conf_file, "/settings", files=files.find_changed_files())
     rows = {Path(row["file"]).name: row for row in records(view, "files")}
     assert rows.keys() >= {"proxy.conf", "providers.toml", "models.toml", "families.toml", "acme.toml"}
     assert {name for name, row in rows.items() if row["state"] == "error"} == {"beta.toml"}
