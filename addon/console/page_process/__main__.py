@@ -27,7 +27,7 @@ from addon.settings.settings import Settings
 from addon.settings.snapshot import Snapshot, SnapshotBuilder
 from addon.telemetry.logs import configure_logging
 
-NICENESS: Final = 10
+NICENESS: Final = 5
 """How much calls go before pages where both wait for a processor."""
 
 THREADS: Final = 2

@@ -94,7 +94,10 @@ class PageProcess:
         async with self._starting:
             if self._is_closed:
                 raise EndedError
-            if self._running is None or self._running.has_ended:
+            if self._running and self._running.has_ended:
+                await self._running.end()
+                self._running = None
+            if self._running is None:
                 self._running = await _start(self._sources)
             return self._running
 
@@ -114,7 +117,7 @@ async def _start(sources: Sources) -> "_Running":
     try:
         # Ctrl-C on a terminal signals a whole process group, but the gateway ends this process itself.
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "addon.console.page_process"),
+            *(sys.executable, "-P", "-m", "addon.console.page_process"),
             stdin=PIPE,
             stdout=PIPE,
             stderr=_STDERR,
@@ -138,20 +141,18 @@ async def _start(sources: Sources) -> "_Running":
 
 
 class _Running:
-    """A process that was started. ``ready`` is set when it answers."""
+    """A process that was started. ``ready`` is set when it answers, ``has_ended`` when it will never answer again."""
 
     def __init__(self, process: Process, sources: Sources) -> None:
         self.ready = asyncio.Event()
+        self.has_ended = False
         self._process = process
         self._sources = sources
         self._sent: Settings | None = None
         self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._is_ending = False
         self._reading = asyncio.create_task(self._read())
         self._unused: asyncio.TimerHandle | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        return self._reading.done()
 
     async def ask(self, question: Question) -> Answer:
         """Return the answer. Raises LateError and EndedError."""
@@ -165,7 +166,7 @@ class _Running:
                 return await answer
         except TimeoutError:
             log.error("a page was not made within %g s, so its process is ended: %s", limit_s, question.path)
-            self._process.kill()
+            self._kill()
             raise LateError from None
         finally:
             del self._answers[question.number]
@@ -200,34 +201,44 @@ class _Running:
         """End the process after ``idle_s``; never if that is None."""
         if self._unused:
             self._unused.cancel()
-        self._unused = (idle_s and asyncio.get_running_loop().call_later(idle_s, self._process.kill)) or None
+        self._unused = (idle_s and asyncio.get_running_loop().call_later(idle_s, self._kill)) or None
 
     async def end(self) -> None:
         """End the process, and wait until it is gone."""
         self._stay(None)
+        self._kill()
+        await self._reading
+
+    def _kill(self) -> None:
+        self._is_ending = self.has_ended = True
         if self._process.returncode is None:
             self._process.kill()
-        await self._process.wait()
-        await self._reading
 
     async def _read(self) -> None:
         """Give the answers to those who wait, until the process ends."""
-        assert self._process.stdout  # noqa: S101
         try:
             while True:
-                kind, size, body_size = HEAD.unpack(await self._process.stdout.readexactly(HEAD.size))
-                content = await self._process.stdout.readexactly(size)
-                body = await self._process.stdout.readexactly(body_size)
+                kind, size, body_size = HEAD.unpack(await self._read_exactly(HEAD.size))
+                content, body = await self._read_exactly(size), await self._read_exactly(body_size)
                 if kind == READY:
                     self.ready.set()
                 elif kind == ANSWER:
                     self._take(Answer.parse(content, body))
         except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.has_ended = True
+            self._pipe.close()
             for waiting in self._answers.values():
                 if not waiting.done():
                     waiting.set_exception(EndedError())
-        finally:
-            self._pipe.close()
+            if not self._is_ending:
+                log.error("the process of pages has ended with %d", await self._process.wait())
+            await self._process.wait()
+
+    async def _read_exactly(self, size: int) -> bytes:
+        assert self._process.stdout  # noqa: S101
+        return await self._process.stdout.readexactly(size)
 
     def _take(self, answer: Answer) -> None:
         waiting = self._answers.get(answer.number)
