@@ -12,7 +12,10 @@ from rig.log_lines import configured_log
 from addon.answers import bounds as answer_bounds
 from addon.answers import stream as sse
 from addon.calls import request_body
-from addon.console import console, operator_thread, reader
+from addon.console import console
+from addon.console.page_process import __main__ as page_worker
+from addon.console.page_process import maker as page_maker
+from addon.console.page_process import process as page_process
 from addon.runtime import local_http
 from addon.runtime.keepalive import KEEPALIVE_S
 from addon.serve import supervisor, worker_pool
@@ -94,13 +97,16 @@ BOUNDS = {
     ),
     "admin port: requests for `/metrics` that wait, one after the other": str(admin.MAX_WAITING),
     "console: pages that are being made or wait for it; that are being made": (
-        f"{reader.MAX_WAITING}; {reader.THREADS}"
+        f"{page_process.MAX_WAITING}; {page_worker.THREADS}"
     ),
-    "console: a request to explain, which runs your own policies, in a thread of its own": (
-        f"{operator_thread.LIMIT_S:g} s, with the wait for an earlier one"
+    "console: a request to explain, which runs your own policies; another page": (
+        f"{page_process.FORM_S:g} s; {page_process.PAGE_S:g} s"
+    ),
+    "console: start of the process of pages; the time that it stays unused": (
+        f"{page_process.START_S:g} s; {page_process.IDLE_S:g} s"
     ),
     "console: statements of one page; time until the client has the page": (
-        f"{reader.TIMEOUT_S:g} s; {console.ANSWER_S:g} s"
+        f"{page_maker.TIMEOUT_S:g} s; {console.ANSWER_S:g} s"
     ),
     "a provider's error answer": (
         f"{upstream_message.MAX_READ_BYTES >> 20} MiB, "
