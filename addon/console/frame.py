@@ -1,4 +1,4 @@
-"""``Frame``: what is around the content of each page, and what its parts know of it. Pure."""
+"""``Frame``: what is around the content of each page, and what its parts know of it."""
 
 from dataclasses import dataclass
 
