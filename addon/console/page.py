@@ -1,7 +1,7 @@
 """The handlers of the console's requests: pages, their data for programs, and errors."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from http.client import responses
 from math import ceil
