@@ -13,6 +13,8 @@ type Kind = Literal["text", "textarea", "select", "password", "hidden"]
 
 MAX_CHARS: Final = 4000
 """The longest text of a field, unless it says otherwise."""
+MAX_LIST_CHARS: Final = 100_000
+"""The longest text of a list of names. A command takes no longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def _make_field(setting: Setting, *, is_new: bool) -> Field:
     if setting.parse is None:
         flags = [("", "the default" if is_new else "not set"), ("true", "on"), ("false", "off")]
         return Field(setting.key, setting.label, lambda text: text == "true", hint, "select", flags)
-    return Field(setting.key, setting.label, setting.parse, hint)
+    most = MAX_LIST_CHARS if setting.can_repeat else MAX_CHARS
+    return Field(setting.key, setting.label, setting.parse, hint, max_chars=most)
 
 
 def show_value(value: Value | None) -> str:

@@ -3,14 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from addon.console.changes.field import Field, make_fields, show_value
+from addon.console.changes.field import Field, FieldErrors, make_fields, show_value
 from addon.console.changes.file_change import FileChange, RevocationChange
 from addon.console.changes.form import Asked, Change, Form
 from addon.edits.keys import SETTABLE, plan_key_changes, plan_new_key, plan_rotation
 from addon.edits.revocation import plan_revocation
 from addon.edits.toml_lines import format_value
-from addon.edits.typed_settings import KEY_SETTINGS, parse_length, parse_text
+from addon.edits.typed_settings import KEY_SETTINGS, parse_length, parse_names, parse_text
 from addon.edits.workspace_files import EditError, read_file
+from addon.settings.errors import suggest_name
+
+REMOVABLE: Final = tuple(one.key for one in KEY_SETTINGS if one.can_remove and one.key != "label")
+"""The settings that a key need not get from the key that it is like. A label is never copied."""
 
 SHOWN_ONCE: Final = "The key is shown once, after you confirm. Only its hash is stored."
 
@@ -18,6 +22,7 @@ SHOWN_ONCE: Final = "The key is shown once, after you confirm. Only its hash is 
 def _plan_create(asked: Asked) -> Change:
     values = asked.values
     changes = {name: values[name] for name in SETTABLE if values[name] is not None}
+    changes |= _find_removed(values)
     plan, key_id = plan_new_key(
         asked.place.folder,
         asked.names["workspace"],
@@ -27,6 +32,19 @@ def _plan_create(asked: Asked) -> Change:
         key_hash=asked.key_hash,
     )
     return FileChange(plan, key_id, [SHOWN_ONCE])
+
+
+def _find_removed(values: Mapping[str, Any]) -> Mapping[str, None]:
+    """Return the settings that a new key does not get from the key that it is like. Raises ``FieldErrors``."""
+    removed = values["without"] or ()
+    if removed and values["like"] is None:
+        raise FieldErrors({"without": "is only for a key with the settings of another one"})
+    for name in removed:
+        if name not in REMOVABLE:
+            raise FieldErrors({"without": f'unknown setting "{name}"{suggest_name(name, REMOVABLE)}'})
+        if values[name] is not None:
+            raise FieldErrors({"without": f"{name} has a value of its own"})
+    return dict.fromkeys(removed)
 
 
 def _read_key(asked: Asked) -> Mapping[str, str]:
@@ -99,6 +117,12 @@ CREATE: Final = Form(
             parse_text,
             "The ID of a key of this workspace. Its label is not copied.",
         ),
+        Field(
+            "without",
+            "Do not copy",
+            parse_names,
+            f"Settings of that key that the new one does not get: {', '.join(REMOVABLE)}.",
+        ),
         *make_fields(KEY_SETTINGS, is_new=True),
     ),
     current=_require_readable_file,
@@ -137,6 +161,9 @@ REVOKE: Final = Form(
     plan=_plan_revoke,
     names=("workspace", "key"),
     current=_require_revocable,
-    intro="The key stays in the file, because the ledger refers to its name. Its calls are refused.",
+    intro=(
+        "The key stays in the file, because the ledger refers to its name. Its calls are refused. It is not turned on"
+        " again: create another key with its settings."
+    ),
     is_final=True,
 )

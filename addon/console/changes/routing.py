@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, get_args
 
-from addon.console.changes.field import DIGEST, Field, FieldErrors, show_value
+from addon.console.changes.field import DIGEST, MAX_LIST_CHARS, Field, FieldErrors, show_value
 from addon.console.changes.file_change import FileChange
 from addon.console.changes.form import Asked, Change, Form
 from addon.console.changes.workspaces import read_digest, read_for_form, suggest_models
@@ -148,6 +148,7 @@ ROUTING_FORMS: Final = (
                 "One a line, without commas between them. They are whole words of the last user message, in any case.",
                 "textarea",
                 is_required=True,
+                max_chars=MAX_LIST_CHARS,
                 rows=5,
             ),
             _MODEL,
