@@ -51,7 +51,6 @@ def run_template(channel: socket.socket, modules: Sequence[str], mask: Iterable[
         if not has_one_thread():
             os._exit(0)
         # Objects that the collector never visits stay in shared memory.
-        gc.collect()
         gc.freeze()
         order = _serve_orders(channel)
         channel.close()
