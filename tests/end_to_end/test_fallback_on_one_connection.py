@@ -23,7 +23,8 @@ from rig.gateway import Gateway
 from rig.money import holds, select
 from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import Received
-from rig.situations import PATH, Found, Situation, Situations
+from rig.situation import Situation
+from rig.situations import PATH, Found, Situations
 from rig.upstream import Upstream
 
 from end_to_end.test_fault_matrix import SECOND_NANOUSD, assert_paid, assert_served

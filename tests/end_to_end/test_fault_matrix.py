@@ -29,7 +29,8 @@ from rig.faults import (
     says_no_again,
 )
 from rig.scripts import USAGE
-from rig.situations import SECRET, Found, Place, Role, Situation, Situations
+from rig.situation import Place, Role, Situation
+from rig.situations import SECRET, Found, Situations
 from rig.upstream import Upstream
 
 type ExpectedError = tuple[int, tuple[str, str], str]
