@@ -162,14 +162,6 @@ def moment(value: datetime | str | None) -> Moment | None:
     return Moment(milliseconds[:19], f"{milliseconds} UTC", f"{milliseconds.replace(' ', 'T')}Z")
 
 
-def ago(value: datetime, now: datetime) -> str:
-    """Return how long ago a time is: "3 min ago". Pages show it next to the exact time only."""
-    passed_s = (now - value).total_seconds()
-    if passed_s < 0:
-        return f"in {duration(-passed_s * 1_000)}"
-    return "just now" if passed_s < 1 else f"{duration(passed_s * 1_000)} ago"
-
-
 def text(value: object, limit: int = MAX_TEXT_CHARS) -> str:
     """Return a text of others so that it can do no harm: on one line, without control or direction characters.
 
@@ -188,7 +180,7 @@ FUNCTIONS: Final[dict[str, Callable[..., object]]] = {
     one.__name__: one
     for one in (
         *(money, exact_money, price, count, short_count, duration),
-        *(percent, change, moment, ago, text, printable),
+        *(percent, change, text, printable),
     )
 }
 """The functions of this module that all templates have."""
