@@ -24,7 +24,7 @@ _SCALES: Final = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
 
 
 def money(nanousd: int | None) -> str:
-    """Return an amount as USD with two decimals; below a dollar with three digits that count: "$0.00156".
+    """Return an amount as USD with two decimals; below a dollar with three significant digits: "$0.00156".
 
     An exact amount has no zeros at its end: "$0.50" is exact, and "$0.500" is rounded.
     """
@@ -33,12 +33,13 @@ def money(nanousd: int | None) -> str:
     amount = abs(nanousd)
     decimals = 2
     if 0 < amount < _NANOUSD:
-        # Three digits from the first that is not zero.
+        # Zeros before the first other digit are not significant.
         decimals = max(2, min(9, 12 - len(str(amount))))
     whole, fraction = divmod(_round(amount, 10 ** (9 - decimals)), 10**decimals)
     digits = f"{fraction:0{decimals}d}"
     is_exact = amount % 10 ** (9 - decimals) == 0
-    if is_exact or whole:  # A rounded amount below a dollar keeps its zeros: its three digits count.
+    # A rounded amount below a dollar keeps its zeros: its three digits are significant.
+    if is_exact or whole:
         digits = digits.rstrip("0").ljust(2, "0")
     return f"{_sign(nanousd)}${whole:,}.{digits}"
 
@@ -67,7 +68,7 @@ def count(number: float | None) -> str:
 
 
 def short_count(number: int | None) -> str:
-    """Return a number with three digits: "1.23 M". Numbers below 10,000 have all their digits."""
+    """Return a number with three significant digits: "1.23 M". Numbers below 10,000 have all their digits."""
     if number is None or abs(number) < 10_000:
         return count(number)
     for scale, letter in _SCALES:

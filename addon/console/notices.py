@@ -57,6 +57,6 @@ def find_place_notices(conf: ProxyConf, ledger: sqlite3.Connection) -> list[str]
 
 
 def find_sums_begin(ledger: sqlite3.Connection, now: datetime) -> str | None:
-    """Return the moment, of which earlier calls are not in the small sums yet. None when all of them are."""
+    """Return the moment before which calls are not in the small sums yet. None when all of them are."""
     moment = read_progress(ledger).built_from
     return min(moment, now.isoformat())[:16].replace("T", " ") if moment else None

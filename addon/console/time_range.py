@@ -93,7 +93,7 @@ class TimeRange:
     def filter_until(self) -> str | None:
         """The end for a ``Filter``, None for a time that ends now.
 
-        So sums answer for the whole last hour, and a call counts whose machine's clock is ahead.
+        So sums answer for the whole last hour, and calls of a machine whose clock is ahead count, too.
         """
         return None if self.ends_now else self.until
 

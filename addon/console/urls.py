@@ -9,7 +9,7 @@ from addon.console.query import FILTERS, Query
 from addon.console.time_range import PARAMETERS as TIMES
 
 _POSITIONS: Final = ("before", "after")
-"""The ends of parameters that say where in a list a page is. A link that changes anything else drops them."""
+"""The endings of parameters that say where in a list a page begins. A link that changes anything else drops them."""
 
 
 def make_link(query: Query, to: str, names: Iterable[str], changes: Mapping[str, object]) -> str:

@@ -6,7 +6,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
 FREE_FAILURES: Final = 3
-"""How often someone may fail before each attempt must wait for the next."""
+"""How many failures someone may have before each further attempt must wait."""
 
 LONGEST_WAIT_S: Final = 60.0
 FORGET_S: Final = 900.0

@@ -29,7 +29,7 @@ class Progress(NamedTuple):
 
     @property
     def built_from(self) -> str:
-        """The moment of which earlier calls are in no table yet, or only in ``rollups``. Empty when there are none."""
+        """The moment before which calls are in no table yet, or only in ``rollups``. Empty when there are none."""
         return max(self.hours_from, self.days_from)
 
 
