@@ -92,8 +92,9 @@ BOUNDS = {
         f"{local_http.MAX_HEADER_BYTES >> 10} KiB; {local_http.IDLE_TIMEOUT_S} s; {local_http.BODY_TIMEOUT_S} s"
     ),
     "admin port: request body": (
-        f"{console.MAX_BODY_BYTES >> 10} KiB, and {console.MAX_FORM_BYTES >> 20} MiB"
-        " for someone who is logged in to the console"
+        f"{console.MAX_BODY_BYTES >> 10} KiB; a request to explain {console.MAX_EXPLAINED_BYTES >> 20} MiB, where a"
+        f" password is set {console.MAX_UNKNOWN_BYTES >> 10} KiB; {console.MAX_FORM_BYTES >> 20} MiB for someone who is"
+        " logged in to the console"
     ),
     "admin port: requests for `/metrics` that wait, one after the other": str(admin.MAX_WAITING),
     "console: pages that are being made or wait for it; that are being made": (
