@@ -41,6 +41,11 @@ class HiddenText:
 
     def restore(self, typed: str) -> str:
         """Return a typed text with the hidden values in it. Raises HiddenValueError."""
+        if quoted := _THREE_QUOTES.search(typed):
+            begin = typed.count("\n", 0, quoted.start()) + 1
+            raise HiddenValueError(
+                f"line {begin} has a hash or a secret in three quotes; write it in one line"
+            )
         marker = _marker(self.word)
         shown = set(self.text.split("\n"))
         used: set[int] = set()
@@ -100,12 +105,26 @@ def hide_values(text: str) -> HiddenText:
 
 def mask_values(text: str) -> str:
     """Return a typed text that may be shown again: what looks like a hash or a secret is ``***``."""
+    text = _mask_three_quoted(text)
     lines = []
     for line in text.split("\n"):
         for begin, end in reversed(_find_spans(line, _marker(f"{_WORD}-*"))):
             line = line[:begin] + MASK + line[end:]
         lines.append(line)
     return "\n".join(lines)
+
+
+def _mask_three_quoted(text: str) -> str:
+    """Return a text in which the hashes and secrets in three quotes are ``***``."""
+    parts, place = [], 0
+    while found := _THREE_QUOTES.search(text, place):
+        parts += [text[place : found.end()], MASK]
+        place = text.find(text[found.end() - 3 : found.end()], found.end())
+        if place < 0:
+            return "".join(parts)
+        parts.append(text[place : place + 3])
+        place += 3
+    return "".join([*parts, text[place:]])
 
 
 def _parse(text: str) -> Mapping[str, Any] | None:

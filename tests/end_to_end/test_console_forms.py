@@ -182,10 +182,15 @@ PAGES = (
 def test_a_typed_secret_is_not_shown_again(gateway: Gateway, console: httpx.Client) -> None:
     path = "/changes/workspaces/edit/acme"
     text = Fields(console.get(path).text).values["text"]
-    wrong = fill_in(console, path, text=f'{text}\r\n[byok.OTHER]\r\nsecret = "{SECRET}"\r\n')
-    assert wrong.status_code == 400
-    assert "has a hash or a secret" in wrong.text
-    assert SECRET not in wrong.text
+    # The gateway has the first secret already, and does not know the second one.
+    for secret, reason in (
+        (SECRET, "has a secret of this gateway"),
+        (SECRET[::-1], "has a hash or a secret"),
+    ):
+        wrong = fill_in(console, path, text=f'{text}\r\n[byok.OTHER]\r\nsecret = "{secret}"\r\n')
+        assert wrong.status_code == 400
+        assert reason in wrong.text
+        assert secret not in wrong.text
     assert 'secret = "***"' in unescape(wrong.text)
 
 

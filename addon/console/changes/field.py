@@ -50,6 +50,31 @@ class FieldErrors(Exception):  # noqa: N818  (several errors, one a field)
         self.errors = errors
 
 
+class TypedSecretError(FieldErrors):
+    """A secret was typed into a field that shows its text. ``masked`` are the texts of all fields without it."""
+
+    def __init__(self, errors: Mapping[str, str], masked: Mapping[str, str]) -> None:
+        super().__init__(errors)
+        self.masked = masked
+
+
+def refuse_secrets(fields: Iterable[Field], typed: Mapping[str, str], mask: Callable[[str], str]) -> None:
+    """Raise TypedSecretError when a text has a secret that ``mask`` masks. A ``password`` may have one."""
+    shown = {one.name: typed.get(one.name, "") for one in fields if one.kind != "password"}
+    masked = {name: mask(text) for name, text in shown.items()}
+    if errors := {
+        name: _find_secret(text, masked[name]) for name, text in shown.items() if masked[name] != text
+    }:
+        raise TypedSecretError(errors, masked)
+
+
+def _find_secret(text: str, masked: str) -> str:
+    lines = zip(text.split("\n"), masked.split("\n"), strict=False)
+    number = next((number for number, (line, other) in enumerate(lines, 1) if line != other), 1)
+    where = f"line {number} has" if "\n" in text else "has"
+    return f"{where} a secret of this gateway; nothing was written, and nothing is kept of it"
+
+
 def parse_fields(fields: Iterable[Field], typed: Mapping[str, str]) -> dict[str, Any]:
     """Return the value of each field. Raises ``FieldErrors`` with all that is wrong."""
     values: dict[str, Any] = {}

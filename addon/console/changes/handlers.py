@@ -7,7 +7,7 @@ from typing import Any, Final, override
 from tornado.escape import url_unescape
 
 from addon.console.access.guard import find_client
-from addon.console.changes.field import FieldErrors, mask_refused
+from addon.console.changes.field import FieldErrors, TypedSecretError, mask_refused
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
 from addon.console.changes.maker import BusyError, Preview, RefusedError, Who
@@ -67,6 +67,8 @@ class FormHandler(ConsoleHandler):
         try:
             preview = await self.maker.show(self.form, self.names, typed, self.visitor.shown_session)
         except FieldErrors as errors:
+            if isinstance(errors, TypedSecretError):
+                typed = {**errors.masked}
             return self._show_form(mask_refused(self.form.fields, typed), errors.errors, status=400)
         except RefusedError as error:
             return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=400)

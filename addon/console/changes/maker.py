@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from addon.console.access.edits_allowed import find_unwritable, why_no_edits
-from addon.console.changes.field import FieldErrors, parse_fields
+from addon.console.changes.field import FieldErrors, parse_fields, refuse_secrets
 from addon.console.changes.file_change import judge_file
 from addon.console.changes.form import Asked, Change, Done, Form, Place
 from addon.console.changes.waiting import SECRET_S, ExpiringValues, Result, Waiting
 from addon.console.changes.wallet import judge_entry
 from addon.edits.diff import DiffLine
+from addon.edits.known_secrets import mask_known_secrets
 from addon.edits.workspace_files import EditError, lock_workspaces
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.api_keys import make_key
@@ -101,6 +102,7 @@ class Maker:
         empty = replace(self._ask(form, names), typed=kept)
 
         def plan() -> tuple[Asked, Change, Sequence[str]]:
+            refuse_secrets(form.fields, typed, lambda text: mask_known_secrets(text, empty.place.settings))
             asked = replace(empty, values=parse_fields(form.fields, typed))
             try:
                 change = form.plan(asked)

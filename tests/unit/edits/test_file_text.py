@@ -94,6 +94,22 @@ def test_no_other_value_is_accepted(old: str, new: str, reason: str) -> None:
     assert new in reason or new not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ('secret = """\nabc"de\n"""\nb = 2', 'secret = """***"""\nb = 2'),
+        ("secret = '''\nabc\n", "secret = '''***"),
+        ('hash="""a"""\nsecret="""b"""\n', 'hash="""***"""\nsecret="""***"""\n'),
+        ('name = """\nabc\n"""', 'name = """\nabc\n"""'),
+    ],
+)
+def test_a_typed_secret_in_three_quotes_is_masked_and_refused(text: str, masked: str) -> None:
+    assert mask_values(text) == masked
+    if masked != text:
+        with pytest.raises(HiddenValueError, match="line 1 has a hash or a secret in three quotes"):
+            hide_values("").restore(text)
+
+
 def test_a_text_that_is_shown_again_has_no_secret() -> None:
     assert mask_values(SHOWN) == SHOWN
     assert mask_values(TEXT) == SHOWN.replace("(unchanged 1)", "***").replace("(unchanged 2)", "***").replace(
