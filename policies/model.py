@@ -161,10 +161,11 @@ class Key:
 class Credential:
     """One secret of a key, by its hash. ``is_previous``: it is from before the last rotation of the key.
 
-    ``needs_check``: the key, or this secret, is or will be refused.
+    ``needs_check``: the key, or this secret, is or will be refused. Two credentials are equal whatever else is in their
+    workspaces: otherwise a comparison of all credentials would compare all keys of a workspace for each of its keys.
     """
 
-    workspace: "Workspace"
+    workspace: "Workspace" = field(compare=False)
     key: Key
     hash: str
     is_previous: bool = False

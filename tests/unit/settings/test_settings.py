@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr, ValidationError
+from rig.python_calls import count_calls
 from rig.settings_files import edit, write_files
 
 from addon.settings.errors import SettingsError
@@ -73,6 +74,16 @@ def test_equal_files_give_equal_settings_and_any_edit_changes_the_fingerprint(
     assert first == second
     edit(tmp_path / "policies/workspaces/beta.toml", "", "# a comment\n")
     assert load_settings(conf_file, KEYS).fingerprint != first.fingerprint
+
+
+def test_equal_settings_are_compared_key_by_key(conf_file: Path) -> None:
+    number = 100
+    keys = [f'[[keys]]\nid = "k{n}"\nhash = "sha256:{n:064x}"\n' for n in range(number)]
+    (conf_file.parent / "policies" / "workspaces" / "many.toml").write_text('name = "Many"\n' + "".join(keys))
+    one, same = load_settings(conf_file, KEYS), load_settings(conf_file, KEYS)
+    # Not all keys of the workspace for each of its keys: the event loop compares settings.
+    assert count_calls(lambda: one == same) < number * 10
+    assert one == same
 
 
 def test_the_fingerprint_does_not_depend_on_secrets(conf_file: Path) -> None:
