@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from addon.console import display
+from addon.console.charts.bar import draw_bar
 from addon.console.charts.svg import Svg
 
 type Mark = Literal["ok", "warn", "bad", "info", "off"]
@@ -155,6 +156,12 @@ def yes_or_no(value: object) -> Cell:
 def status_badge(value: object) -> Cell:
     """Return an HTTP status, or its class such as ``4xx``, as a badge."""
     return badge(str(value), _MARKS.get(str(value)[:1], "off"))
+
+
+def bar_cell(used: float, cap: float, label: str = "", held: float = 0) -> Cell:
+    """Return a bar of how much of a cap is used, with the percent as text. ``label`` says it in words."""
+    shown = display.percent(used / cap) if cap > 0 else "100%"
+    return Cell(shown, label, "number", svg=draw_bar(used, cap, label or f"{shown} used", held))
 
 
 def with_note(cell: Cell, note: str) -> Cell:

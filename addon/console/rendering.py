@@ -8,10 +8,10 @@ from tornado.template import Loader
 
 from addon.console.cells import (
     badge,
+    bar_cell,
     end_cell,
     heading,
     make_cell,
-    status_badge,
     text_cell,
     whole_cell,
     with_note,
@@ -22,16 +22,16 @@ from addon.console.frame import Frame
 from addon.console.pages import NAVIGATION
 from addon.console.parts.data_table import DataTable
 from addon.console.parts.field import Field, FormToken
-from addon.console.parts.figures import Bar, Chart, Tile, Tiles, bar_cell
+from addon.console.parts.figures import Chart, Tile, Tiles
 from addon.console.parts.filters import FilterChips, FilterForm, Pager, TimePicker
 from addon.console.parts.part import Part
-from addon.console.parts.values import Badge, Code, Facts, Notice, Value
+from addon.console.parts.values import Code, Facts, Notice
 from addon.console.urls import make_link, make_link_here
 
 PARTS: Final[Mapping[str, type[Part]]] = {
     one.__name__: one
     for one in (
-        *(DataTable, TimePicker, FilterChips, FilterForm, Tiles, Bar, Chart, Badge, Value),
+        *(DataTable, TimePicker, FilterChips, FilterForm, Tiles, Chart),
         *(Facts, Pager, Notice, Code, Field, FormToken, ChangeLinks, ChangesOff, Diff),
     )
 }
@@ -57,7 +57,6 @@ def make_namespace(frame: Frame) -> dict[str, Any]:
         "heading": heading,
         "cell": make_cell,
         "badge": badge,
-        "status_badge": status_badge,
         "text_cell": text_cell,
         "end_cell": end_cell,
         "whole_cell": whole_cell,

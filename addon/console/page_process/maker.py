@@ -9,12 +9,10 @@ from threading import Event
 from time import monotonic
 from typing import Final
 
-from tornado.httputil import url_concat
-
 from addon.console.frame import Frame
 from addon.console.notices import find_notices, find_sums_begin
 from addon.console.page_process.messages import Answer, Question
-from addon.console.pages import API, Page, find_page, is_data
+from addon.console.pages import Page, find_page, is_data
 from addon.console.query import ParameterError, Query
 from addon.console.rendering import render
 from addon.console.sources import Live
@@ -108,12 +106,10 @@ def make_frame(question: Question, query: Query) -> Frame:
 
 def render_page(page: Page, frame: Frame, reading: Reading, view: View, notices: Sequence[str] = ()) -> bytes:
     """Return a view as HTML."""
-    # The address of the same data for programs. Links of tables add the name of their table.
-    data_url = url_concat(API + frame.path, dict(reading.query.given()))
     return render(
         f"{page.name}.html",
         frame,
-        **{"page_name": page.name, "title": page.title, "data_url": data_url},
+        **{"page_name": page.name, "title": page.title},
         **{"reading": reading, "query": reading.query, "notices": notices},
         **{"tables": view.tables, "values": view.values, "errors": view.errors, **view.shown},
     )

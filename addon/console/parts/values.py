@@ -1,26 +1,12 @@
-"""The parts that show values and texts: badges, facts, notices and code."""
+"""The parts that show values and texts: facts, notices and code."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from addon.console.cells import Cell, Mark, badge, heading, make_cell
+from addon.console.cells import Cell, Mark, heading, make_cell
 from addon.console.display import printable
 from addon.console.parts.part import Part
-
-
-class Badge(Part):
-    """A word with a sign and a colour: of an HTTP status, or of ``mark``."""
-
-    def render(self, text: str, mark: Mark = "off", title: str = "") -> str:
-        return self.show("cell", cell=badge(text, mark, title), url=None)
-
-
-class Value(Part):
-    """One value of a column, as a table shows it."""
-
-    def render(self, column: str, value: Any, url: str | None = None) -> str:
-        return self.show("cell", cell=make_cell(column, value), url=url)
 
 
 class Facts(Part):
