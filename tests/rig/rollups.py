@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -34,6 +35,25 @@ INTERRUPTED: dict[str, Any] = {
 BEFORE_ROLLUPS = STEPS[: STEPS.index(m0007_rollups)]
 
 
+@cache
+def _ledger_before_rollups() -> bytes:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        old = Migrations("tollgate")
+        for step in BEFORE_ROLLUPS:
+            old()(step)
+        old.apply(Database(connection))
+        return connection.serialize()
+
+
+@cache
+def _migrated_ledger() -> bytes:
+    """The ledger of a version without rollups, migrated while it had no row."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.deserialize(_ledger_before_rollups())
+        migrate(connection)
+        return connection.serialize()
+
+
 @contextmanager
 def open_ledger(earlier: Sequence[dict[str, Any]] = (), steps: int = 0) -> Iterator[sqlite3.Connection]:
     """Open a new ledger in memory. It had the rows ``earlier`` before it had rollups.
@@ -41,10 +61,7 @@ def open_ledger(earlier: Sequence[dict[str, Any]] = (), steps: int = 0) -> Itera
     The rollups were built for so many short steps.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        old = Migrations("tollgate")
-        for step in BEFORE_ROLLUPS:
-            old()(step)
-        old.apply(Database(connection))
+        connection.deserialize(_ledger_before_rollups() if earlier else _migrated_ledger())
         for row in earlier:
             _write_earlier(connection, row)
         migrate(connection)

@@ -218,29 +218,31 @@ def m0010_refusals(db: "Database") -> None:
 
 
 def m0011_days(db: "Database") -> None:
-    """One table of sums by day, with all columns that calls are grouped by. ``RollupBuilder`` fills it later."""
+    """One table of sums by day, with all columns that calls are grouped by. ``RollupBuilder`` fills it later.
+
+    ``m0014_newest_days_first`` makes its triggers: no row is written before that step.
+    """
     for table in FIRST_DAYS:
         _drop_triggers(db, table)
         db.conn.execute(f"DROP TABLE {table.name}")
     db.conn.execute("UPDATE rollup_progress SET days_until = ''")
     db.conn.execute(DAYS.creation())
-    for trigger in DAYS.triggers():
-        db.conn.execute(trigger)
 
 
 def _drop_triggers(db: "Database", table: RollupTable) -> None:
     for event in ("INSERT_NEW", "UPDATE_OLD", "UPDATE_NEW", "DELETE_OLD"):
-        db.conn.execute(f"DROP TRIGGER {table.name}_{event}")
+        db.conn.execute(f"DROP TRIGGER IF EXISTS {table.name}_{event}")
 
 
 def m0012_small_tables(db: "Database") -> None:
-    """Small tables of sums, for pages. ``RollupBuilder`` fills them, together with ``days``, later."""
+    """Small tables of sums, for pages. ``RollupBuilder`` fills them, together with ``days``, later.
+
+    ``m0014_newest_days_first`` makes their triggers: no row is written before that step.
+    """
     db.conn.execute("UPDATE rollup_progress SET days_until = ''")
     db.conn.execute(f"DELETE FROM {DAYS.name}")  # noqa: S608
     for table in SMALL_TABLES:
         db.conn.execute(table.creation())
-        for trigger in table.triggers():
-            db.conn.execute(trigger)
 
 
 def m0013_audit(db: "Database") -> None:
