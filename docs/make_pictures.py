@@ -90,6 +90,7 @@ def main() -> None:
 
 def _take(tab: Tab, file: Path, top: str, most: int) -> int:
     """Write the page from the element ``top`` on, at most ``most`` pixels of it. Return the size in bytes."""
+    tab.evaluate("scrollTo(0, 0)")  # the bar at the top stays in the window
     begin = tab.evaluate("top => document.querySelector(top).getBoundingClientRect().top + scrollY", top)
     bottom = tab.evaluate("document.querySelector('footer').getBoundingClientRect().bottom + scrollY")
     height = min(most, bottom - begin)
