@@ -39,8 +39,8 @@ class ChangesOff(Part):
 class Diff(Part):
     """The lines of a difference. Signs and colours have words for screen readers."""
 
-    def render(self, lines: Sequence[DiffLine]) -> str:
-        return self.show("diff", lines=lines)
+    def render(self, lines: Sequence[DiffLine], label: str = "The lines that change") -> str:
+        return self.show("diff", lines=lines, label=label)
 
 
 def make_edit_link(frame: Frame) -> Callable[..., str | None]:

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from addon.console import display
+from addon.edits.diff import DiffLine, read_diff
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
 from addon.explain.sentences import describe_call, describe_end, describe_mode, describe_refusal, name_attempt
 
@@ -14,8 +15,6 @@ MAX_COMPARED_LINES: Final = 1_000
 """Longer bodies are not compared: that takes too long."""
 
 _CONTEXT_LINES: Final = 3
-
-type Line = tuple[Literal["ins", "del", "same"], str]
 
 
 def make_explanation_shown(
@@ -63,11 +62,11 @@ def _format(body: Any) -> str:
     return json.dumps(body, indent=2, ensure_ascii=False)
 
 
-def _compare(given: str, sent: str) -> Sequence[Line]:
+def _compare(given: str, sent: str) -> Sequence[DiffLine]:
     """Return the lines of both bodies, those that differ with three lines around them."""
     before, after = _format(json.loads(given)).splitlines(), sent.splitlines()
     if max(len(before), len(after)) > MAX_COMPARED_LINES:
         return ()
-    kinds: Mapping[str, Literal["ins", "del", "same"]] = {"+": "ins", "-": "del"}
+    # The first two lines name files.
     lines = list(unified_diff(before, after, n=_CONTEXT_LINES, lineterm=""))[2:]
-    return [(kinds.get(line[:1], "same"), line) for line in lines]
+    return read_diff("\n".join(lines))

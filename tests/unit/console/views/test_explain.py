@@ -13,6 +13,7 @@ from rig.console_reading import open_reading
 from addon.console.view import View
 from addon.console.views.explain_examples import EXAMPLES
 from addon.console.views.explain_shown import MAX_COMPARED_LINES
+from addon.edits.diff import DiffLine
 
 BASE = "https://provider.example/v1"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
@@ -84,8 +85,8 @@ def test_the_explanation_has_both_attempts_with_their_fields_and_caps(folder: Pa
     assert {"attempt": 1, "cap": "client", "tokens": 50, "is_sent": True} in caps
     first = view.shown["explained"]["attempts"][0]
     assert first["url"] == f"{BASE}/chat/completions"
-    assert ("del", '-  "unknown": 1') in first["difference"]
-    assert ("ins", '+  "model": "gpt-2026",') in first["difference"]
+    assert DiffLine("removed", '  "unknown": 1') in first["difference"]
+    assert DiffLine("added", '  "model": "gpt-2026",') in first["difference"]
 
 
 @pytest.mark.parametrize(
