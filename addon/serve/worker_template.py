@@ -148,7 +148,7 @@ def worker_template(conf: ProxyConf) -> Iterator[WorkerTemplate | None]:
         yield None
         return
     modules, (ours, theirs) = find_modules(conf), socket.socketpair()
-    # Only a blocked signal is kept for the worker that is forked meanwhile. An ignored one would be lost.
+    # Only a blocked signal is kept for the worker that is forked during it. An ignored one would be lost.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
     pid = os.fork()
     if not pid:

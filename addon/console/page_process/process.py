@@ -194,7 +194,7 @@ class _Running:
 
     @property
     def _pipe(self) -> asyncio.StreamWriter:
-        assert self._process.stdin  # noqa: S101
+        assert self._process.stdin  # noqa: S101  (a pipe)
         return self._process.stdin
 
     def _stay(self, idle_s: float | None) -> None:
@@ -237,7 +237,7 @@ class _Running:
             await self._process.wait()
 
     async def _read_exactly(self, size: int) -> bytes:
-        assert self._process.stdout  # noqa: S101
+        assert self._process.stdout  # noqa: S101  (a pipe)
         return await self._process.stdout.readexactly(size)
 
     def _take(self, answer: Answer) -> None:
