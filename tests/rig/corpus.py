@@ -33,6 +33,18 @@ def read_whole_corpus() -> list[dict[str, Any]]:
     return list(_read("*.jsonl"))
 
 
+def recorded_files(*apis: str) -> list[str]:
+    """Return the names of the files with the recorded exchanges of these APIs."""
+    found = [file.name for api in apis for file in sorted(Path(FOLDER).glob(f"*.{api}.jsonl"))]
+    assert found, f"no recordings of {apis} in {FOLDER}"
+    return found
+
+
+def read_recorded_file(name: str) -> list[dict[str, Any]]:
+    """Return the recorded exchanges of one file."""
+    return [json.loads(line) for line in (Path(FOLDER) / name).read_text("utf-8").split("\n") if line]
+
+
 @cache
 def _read(pattern: str) -> tuple[dict[str, Any], ...]:
     lines = [

@@ -4,6 +4,7 @@ The recordings are read from the folder in TOLLGATE_CORPUS; without it these tes
 """
 
 import json
+from collections.abc import Callable
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from rig.configuration import ROOT
 from rig.corpus import DIALECTS as APIS
-from rig.corpus import FOLDER, needs_corpus, read_corpus
+from rig.corpus import FOLDER, needs_corpus, read_recorded_file, recorded_files
 from rig.readers import ReadChoice
 from rig.readers.events import event_texts
 from rig.readers.frames import difference_of_frames
@@ -34,13 +35,25 @@ CREATED_S = 1_760_000_000
 DONE = b"data: [DONE]\n\n"
 
 
-def runs(*, stream: bool) -> list[Any]:
-    """Return every recorded success as a parameter."""
-    if not FOLDER:
-        return [pytest.param({}, marks=needs_corpus, id="no-recordings")]
-    found = [Run(record) for record in read_corpus(*APIS)]
+each_file = pytest.mark.parametrize(
+    "name", recorded_files(*APIS) if FOLDER else [pytest.param("", marks=needs_corpus, id="no-recordings")]
+)
+"""A test for each file, not for each recording: 2,500 tests take longer to collect than to run."""
+
+
+def check_each(name: str, check: Callable[[Run], None], *, stream: bool) -> None:
+    """Check every recorded success of a file. Raise all that fail, each with the id of its recording."""
+    found = [Run(record) for record in read_recorded_file(name)]
     wanted = [run for run in found if run.stream is stream and run.status // 100 == 2]
-    return [pytest.param(run, id=run.id) for run in wanted]
+    failures = []
+    for run in wanted:
+        try:
+            check(run)
+        except Exception as failure:  # noqa: BLE001  (it is raised below, with all others)
+            failure.add_note(f"recording {run.id}")
+            failures.append(failure)
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} of {len(wanted)} recordings of {name}", failures)
 
 
 def in_standard_form(run: Run) -> bool:
@@ -85,8 +98,12 @@ def assert_counted(run: Run, reader: AnswerReader) -> None:
     assert {name: getattr(usage, f"{name}_tokens") for name in meant.counts} == meant.counts
 
 
-@pytest.mark.parametrize("run", runs(stream=True))
-def test_any_cut_of_a_recorded_stream_gives_the_same_result(run: Run) -> None:
+@each_file
+def test_any_cut_of_a_recorded_stream_gives_the_same_result(name: str) -> None:
+    check_each(name, assert_any_cut_gives_the_same, stream=True)
+
+
+def assert_any_cut_gives_the_same(run: Run) -> None:
     body = run.text.encode()
     whole, reader = relayed(run, [body])
     recorded = cut_at(body, list(accumulate(run.record.get("chunk_lens") or [])))
@@ -97,8 +114,12 @@ def test_any_cut_of_a_recorded_stream_gives_the_same_result(run: Run) -> None:
         assert facts(other) == facts(reader)
 
 
-@pytest.mark.parametrize("run", runs(stream=True))
-def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_cut_short(run: Run) -> None:
+@each_file
+def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_cut_short(name: str) -> None:
+    check_each(name, assert_stream_ends_as_recorded, stream=True)
+
+
+def assert_stream_ends_as_recorded(run: Run) -> None:
     body = run.text.encode()
     out, reader = relayed(run, [body])
     finished = "[DONE]" in run.text or any(choice.finish_reason for choice in recorded_choices(run))
@@ -130,8 +151,12 @@ def digits(text: str | bytes) -> Any:
     return json.loads(text, parse_int=str, parse_float=str)
 
 
-@pytest.mark.parametrize("run", runs(stream=False))
-def test_a_recorded_answer_is_read_as_a_whole(run: Run) -> None:
+@each_file
+def test_a_recorded_answer_is_read_as_a_whole(name: str) -> None:
+    check_each(name, assert_read_as_a_whole, stream=False)
+
+
+def assert_read_as_a_whole(run: Run) -> None:
     body = run.text.encode()
     out, reader = relayed(run, [body])
     assert (reader.failure is None) == (run.kind == "whole"), reader.failure
