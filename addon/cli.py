@@ -1,6 +1,5 @@
 """The ``tollgate`` command line. Each command is defined in its own module of ``addon/commands``."""
 
-import gc
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -9,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from addon import VERSION
+from addon.runtime.quick_imports import without_collection
 from addon.text.masking import mask_credentials
 from addon.text.unprintable import escape_unprintable
 
@@ -43,11 +43,6 @@ COMMANDS: Final = MappingProxyType(
 )
 """The commands. Only the module of the command that runs is imported, so help and completion are quick."""
 
-GC_THRESHOLD: Final = 20_000
-"""New objects between two garbage collections. An import makes many, and nearly all stay. To look at them again and
-again takes a tenth of the time of a short command.
-"""
-
 
 class _Commands(click.Group):
     """The commands. Credentials in their errors are masked: an operator may type one in a wrong place.
@@ -62,7 +57,9 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         place = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(f"addon.commands.{place.module}"), place.function)
+        with without_collection():
+            module = import_module(f"addon.commands.{place.module}")
+        command: click.Command = getattr(module, place.function)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -76,7 +73,6 @@ class _Commands(click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> object:
-        gc.set_threshold(GC_THRESHOLD)
         try:
             return super().invoke(ctx)
         except click.ClickException as error:

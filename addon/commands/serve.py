@@ -13,6 +13,7 @@ import click
 from addon.commands.errors import missing_conf_hint
 from addon.commands.options import conf_option
 from addon.runtime.listening import base_url
+from addon.runtime.quick_imports import without_collection
 from addon.serve.detach import announce_detached, detach
 from addon.serve.opening import Start
 from addon.serve.systemd import take_service_manager, take_sockets
@@ -99,10 +100,11 @@ def run(
         conf.paths.workspaces.mkdir(exist_ok=True)
         files, settings, demo_key = _load(conf_file, conf.paths.workspaces, strict=strict)
         settings = settings.with_listen(host=host, port=port, workers=workers).with_admin_port(admin_port)
-        if settings.conf.listen.workers > 1:
-            from addon.serve.supervisor import supervise as serve_with
-        else:
-            from addon.serve.server import serve as serve_with
+        with without_collection():
+            if settings.conf.listen.workers > 1:
+                from addon.serve.supervisor import supervise as serve_with
+            else:
+                from addon.serve.server import serve as serve_with
         welcome = _make_welcome(demo_key, settings) if demo_key else None
         asyncio.run(serve_with(files, settings, partial(_announce, welcome, write), start))
 

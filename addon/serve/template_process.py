@@ -4,7 +4,6 @@ An order comes on a socket of the supervisor: one byte with the worker's descrip
 is the pid, or ``NO_PID``. The process has one thread, no event loop, and no file but this socket and stderr.
 """
 
-import gc
 import json
 import os
 import signal
@@ -15,6 +14,8 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from addon.runtime.quick_imports import without_collection
 
 TEMPLATE_NAME: Final = "tollgate-forker"
 WORKER_NAME: Final = "tollgate-worker"
@@ -46,12 +47,12 @@ def run_template(channel: socket.socket, modules: Sequence[str], mask: Iterable[
     """
     try:
         _leave_supervisor(channel.fileno())
-        for module in modules:
-            import_module(module)
+        # The collector never visits the objects of these modules, so they stay in shared memory.
+        with without_collection():
+            for module in modules:
+                import_module(module)
         if not has_one_thread():
             os._exit(0)
-        # Objects that the collector never visits stay in shared memory.
-        gc.freeze()
         order = _serve_orders(channel)
         channel.close()
         return _be_worker(order, mask)

@@ -70,3 +70,15 @@ def test_errors_show_control_characters_escaped(tmp_path: Path) -> None:
         assert r"\x1b[31mred" in shown.output
     shown = CliRunner().invoke(main, ["\x1b[31mred"], color=True)
     assert (shown.exit_code, "\x1b" in shown.output) == (2, False)
+
+
+def test_a_command_is_imported_without_garbage_collection() -> None:
+    code = (
+        "import gc, click; from addon.cli import main\n"
+        "found = []\n"
+        "gc.callbacks.append(lambda phase, _: found.append(phase))\n"
+        "main.get_command(click.Context(main), 'serve')\n"
+        "print(found, gc.isenabled())"
+    )
+    shown = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
+    assert shown == "[] True\n"
