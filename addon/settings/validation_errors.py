@@ -75,6 +75,8 @@ class ErrorWriter:
             return self._describe_unknown(path)
         if kind == "value_error":
             return str(detail["ctx"]["error"])
+        if kind == "too_long":
+            return f"must have at most {detail['ctx']['max_length']:,} entries"
         return _TOML_WORDS.get(kind) or detail["msg"].replace("Input should be", "must be")
 
     def _belongs_to_the_top(self, path: _Path) -> bool:

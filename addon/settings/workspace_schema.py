@@ -4,7 +4,7 @@
 checks that it does.
 """
 
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,9 @@ from addon.settings.value_types import (
     Usd,
 )
 from policies.model import HeuristicWhen, Plan, Reset
+
+MAX_RULES: Final = 1000
+"""The most rules of a workspace. Each takes milliseconds to compile, and calls look at all of them."""
 
 
 class KeyTable(Table):
@@ -101,5 +104,5 @@ class WorkspaceTable(Table):
     alert_at_percent: AlertPercents = (80, 95, 100)
     keys: Listed[KeyTable] = ()
     byok: dict[str, ByokTable] = {}
-    rules: Listed[RuleTable] = ()
-    heuristics: Listed[HeuristicTable] = ()
+    rules: Annotated[Listed[RuleTable], Field(max_length=MAX_RULES)] = ()
+    heuristics: Annotated[Listed[HeuristicTable], Field(max_length=MAX_RULES)] = ()

@@ -182,9 +182,9 @@ PAGES = (
 def test_a_typed_secret_is_not_shown_again(gateway: Gateway, console: httpx.Client) -> None:
     path = "/changes/workspaces/edit/acme"
     text = Fields(console.get(path).text).values["text"]
-    # The gateway has the first secret already, and does not know the second one.
+    # The gateway knows the first secret, and not the second one.
     for secret, reason in (
-        (SECRET, "has a secret of this gateway"),
+        (PASSWORD, "has a secret of this gateway"),
         (SECRET[::-1], "has a hash or a secret"),
     ):
         wrong = fill_in(console, path, text=f'{text}\r\n[byok.OTHER]\r\nsecret = "{secret}"\r\n')

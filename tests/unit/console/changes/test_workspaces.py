@@ -40,7 +40,8 @@ async def test_the_text_of_a_file_is_changed(maker: Maker, acme: Path, conf: Pat
         ),
         ('id = "ci"', 'id = "c i"\nspend = 1', "line 8: keys[0] (c i).spend: unknown key"),
         ('"gpt-4o-mini"', '"gpt-5"', "line 3: default_model: unknown model"),
-        ("(unchanged 1)", "b" * 64, "line 8 has a hash or a secret"),
+        ("(unchanged 1)", "e" * 64, "line 8 has a hash or a secret"),
+        ("(unchanged 1)", "b" * 64, "line 8 has a secret of this gateway"),
         ("(unchanged 1)", "(unchanged 7)", "line 8 has (unchanged 7), and there is no such value"),
     ],
 )
@@ -86,6 +87,14 @@ async def test_a_text_is_refused_when_the_file_has_changed(maker: Maker, acme: P
         ("plan = 'pro'\rsafety_net = true\n", "is not TOML: Expected newline"),
         ("plan = '" + "x" * 200_000 + "'", "line 2: plan: must be 'standard' or 'pro'"),
         ("x" * 200_000 + " = 1", 'xxx…": unknown key'),
+        (
+            "[[rules]]\nkeywords = ['a']\nmodel = 'gpt-4o-mini'\n" * 1_001,
+            "rules: must have at most 1,000 entries",
+        ),
+        (
+            "[[heuristics]]\nwhen = 'tools'\nmodel = 'x'\n" * 1_001,
+            "heuristics: must have at most 1,000 entries",
+        ),
         ("#\n" * 20_000, "the text has more than 20,000 lines"),
     ],
 )
