@@ -54,22 +54,32 @@ TESTS = Path(__file__).parent
 LONG = [
     TESTS / name
     for name in (
+        "end_to_end/test_money_under_load.py",
         "end_to_end/test_workers.py",
+        "end_to_end/test_corpus_replay.py",
+        "end_to_end/test_crash.py",
+        "browser",
+        "end_to_end/test_canary.py",
+        "end_to_end/test_run_sh.py",
+        "end_to_end/test_fault_matrix.py",
+        "unit/store/ledger/test_file_processes.py",
+        "unit/answers/test_answers_corpus.py",
+        "unit/store/ledger/test_totals.py",
+        "unit/store/ledger/test_rollups.py",
         "unit/store/test_protocol_model.py",
         "unit/store/test_protocol_model_2.py",
         "unit/store/test_protocol_model_3.py",
-        "end_to_end/test_crash.py",
-        "end_to_end/test_money_under_load.py",
-        "end_to_end/test_corpus_replay.py",
-        "end_to_end/test_broken_files.py",
-        "end_to_end/test_fault_matrix.py",
-        "end_to_end/test_run_sh.py",
+        "end_to_end/test_worker_template.py",
         "end_to_end/test_alerts.py",
-        "end_to_end/test_canary_tls.py",
+        "unit/store/ledger/test_names.py",
         "end_to_end/test_simulation.py",
+        "unit/answers/normalize/test_normalize_corpus.py",
+        "end_to_end/test_broken_files.py",
+        "unit/store/ledger/test_call_pages.py",
+        "unit/store/ledger/test_rollup_builder.py",
     )
 ]
-"""The files that take longest, the longest first."""
+"""The files and folders that take longest, the longest first."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,9 +95,22 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first, so that the processes of the run end at about the same time."""
-    assert not [path for path in LONG if not path.is_file()], "LONG names a file that does not exist"
+    assert not [path for path in LONG if not path.exists()], "LONG names a file that does not exist"
     order = {path: place for place, path in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(item.path, len(order)))
+    items.sort(key=lambda item: order.get(item.path, order.get(item.path.parent, len(order))))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Run all tests in a browser in one process: each process would need a browser and its gateways."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "tests/browser" if file.startswith("tests/browser/") else file
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 NO_BROWSER = "NO PAGE WAS TESTED IN A BROWSER"
