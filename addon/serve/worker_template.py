@@ -171,7 +171,7 @@ def _can_have_template() -> bool:
         # A process that ignores SIGCHLD gets no exit status.
         has_status = signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
         return has_status and has_one_thread() and _adopt_orphans()
-    except (AttributeError, ImportError, OSError):
+    except (AttributeError, ImportError, MemoryError, OSError):
         return False
 
 
