@@ -170,10 +170,15 @@ def join_key_path(*path: str | int | Entry) -> str:
         elif isinstance(part, int):
             text += f"[{part}]"
         else:
-            part = part if len(part) <= _MAX_NAME_CHARS else f"{part[:_MAX_NAME_CHARS]}…"
+            part = shorten_name(part)
             name = part if _BARE_KEY.fullmatch(part) else f'"{part}"'
             text += f".{name}" if text else name
     return text
+
+
+def shorten_name(name: str) -> str:
+    """Return a name as an error shows it."""
+    return name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}…"
 
 
 def find_near_name(name: str, names: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from addon.settings.errors import Entry, SettingsError, join_key_path, raise_first, suggest_name
+from addon.settings.errors import Entry, SettingsError, join_key_path, raise_first, shorten_name, suggest_name
 from addon.settings.file_content import make_absolute
 from addon.settings.validation_errors import ErrorWriter
 
@@ -52,6 +52,6 @@ def check_known(
 ) -> str:
     """Return ``name`` if it is one of ``names``. Raises ``SettingsError``."""
     if name not in names:
-        reason = f'unknown {kind or path[-1]} "{name}"{suggest_name(name, names)}'
+        reason = f'unknown {kind or path[-1]} "{shorten_name(name)}"{suggest_name(name, names)}'
         raise SettingsError(file, join_key_path(*path), reason)
     return name

@@ -86,6 +86,7 @@ async def test_a_text_is_refused_when_the_file_has_changed(maker: Maker, acme: P
         ("\ufeffplan = 1", "is not TOML: Invalid statement (at line 2, column 1)"),
         ("plan = 'pro'\rsafety_net = true\n", "is not TOML: Expected newline"),
         ("plan = '" + "x" * 200_000 + "'", "line 2: plan: must be 'standard' or 'pro'"),
+        ("default_model = '" + "x" * 200_000 + "'", f'unknown model "{"x" * 200}…"'),
         ("x" * 200_000 + " = 1", 'xxx…": unknown key'),
         (
             "[[rules]]\nkeywords = ['a']\nmodel = 'gpt-4o-mini'\n" * 1_001,
