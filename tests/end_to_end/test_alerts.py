@@ -93,6 +93,8 @@ def test_with_two_workers_each_threshold_is_sent_once_also_when_the_leader_is_ki
     gateway = scene.start(arguments=TWO_WORKERS)
     assert scene.call(8) == [200] * 8
     scene.wait_for_percents(80)
+    # An event that is sent and not yet noted as sent may come twice.
+    gateway.wait_until(lambda: scrape(gateway, "tollgate_alert_deliveries_total", outcome="sent") == 1)
     lock = os.stat(gateway.folder / "var" / "tollgate.db-owners" / ".alerts")
     [leader] = [pid for pid in gateway.children() if _has_open(pid, lock)]
     os.kill(leader, signal.SIGKILL)
