@@ -192,9 +192,7 @@ class ViewHandler(ConsoleHandler):
         try:
             answer = await self._ask(form)
         except ParameterError as error:
-            # No link of the error's page leads to the same error.
-            self.query = Query({})
-            return self.fail(400, str(error))
+            return self._refuse(400, str(error))
         except BusyError:
             return self.fail(503, "Too many pages are asked for at once. Try again.")
         except LateError:
@@ -207,11 +205,17 @@ class ViewHandler(ConsoleHandler):
             log.error("a page failed: %s\n%s", self.request.path, answer.fault)
             return self.fail(answer.status, responses[answer.status])
         if answer.message is not None:
-            return self.fail(answer.status, answer.message)
+            return self._refuse(answer.status, answer.message)
         self.set_status(answer.status)
         self.set_header("Content-Type", answer.content_type)
         await self.finish(answer.body)
         return None
+
+    def _refuse(self, status: int, message: str) -> None:
+        if status == 400:
+            # No link of the error's page leads to the same error.
+            self.query = Query({})
+        self.fail(status, message)
 
     @override
     async def head(self) -> None:
