@@ -18,7 +18,14 @@ from addon.console.changes.maker import Maker
 from addon.console.frame import Frame
 from addon.console.page_process.maker import SLOW
 from addon.console.page_process.messages import Answer, Question
-from addon.console.page_process.process import FORM_S, BusyError, EndedError, LateError, PageProcess
+from addon.console.page_process.process import (
+    FORM_S,
+    BusyError,
+    EndedError,
+    LateError,
+    OutdatedError,
+    PageProcess,
+)
 from addon.console.pages import Page, find_page, is_data
 from addon.console.posted_form import parse_form
 from addon.console.query import ParameterError, Query
@@ -34,6 +41,10 @@ JSON: Final = "application/json; charset=UTF-8"
 
 STUCK: Final = (
     f"The answer was not there within {FORM_S:g} s. A policy of [policies] extra may hang: calls run it, too."
+)
+
+OUTDATED: Final = (
+    "The program's files have changed since the gateway started. Restart it, or let a new one take over."
 )
 
 
@@ -197,6 +208,8 @@ class ViewHandler(ConsoleHandler):
             return self.fail(503, "Too many pages are asked for at once. Try again.")
         except LateError:
             return self.fail(503, SLOW if form is None else STUCK)
+        except OutdatedError:
+            return self.fail(503, OUTDATED)
         except EndedError:
             return self.fail(503, "The process that makes pages does not run. The log says why. Try again.")
         if answer is None:

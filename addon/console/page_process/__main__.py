@@ -22,6 +22,7 @@ from addon.console.page_process.messages import (
     Question,
     pack,
 )
+from addon.runtime.code_version import find_code_version
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings
 from addon.settings.snapshot import Snapshot, SnapshotBuilder
@@ -49,7 +50,7 @@ class PageWorker:
 
     def follow(self, messages: BinaryIO) -> None:
         """Do what the messages say until they end."""
-        self._write(pack(READY))
+        self._write(pack(READY, find_code_version()))
         while head := messages.read(HEAD.size):
             kind, size, _ = HEAD.unpack(head)
             content = messages.read(size)

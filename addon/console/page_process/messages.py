@@ -5,7 +5,7 @@
 | ``SETTINGS`` | to the process | a ``Snapshot`` as JSON: the settings of the questions after it |
 | ``QUESTION`` | to the process | a ``Question`` |
 | ``LEFT`` | to the process | the number of a question whose answer no one needs any more |
-| ``READY`` | to the gateway | empty: the process is ready |
+| ``READY`` | to the gateway | the version of the code of the process, which is ready |
 | ``ANSWER`` | to the gateway | an ``Answer``, and its body |
 
 A message is a head of fixed size, its JSON and its body.

@@ -21,6 +21,7 @@ from addon.console.page_process.messages import (
     pack,
 )
 from addon.console.sources import Sources
+from addon.runtime.code_version import find_code_version
 from addon.runtime.tasks import wait_for_first
 from addon.settings.settings import Settings
 
@@ -60,11 +61,16 @@ class EndedError(Exception):
     """The process has ended, or did not start."""
 
 
+class OutdatedError(Exception):
+    """The program's files have changed since the gateway started, so a new process would run other code."""
+
+
 class PageProcess:
     """The process of pages of one gateway, whose state it gets from ``sources``."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
+        self._code_version = find_code_version()
         self._numbers = count(1)
         self._waiting = 0
         self._starting = asyncio.Lock()
@@ -72,7 +78,10 @@ class PageProcess:
         self._is_closed = False
 
     async def ask(self, question: Question) -> Answer:
-        """Return the answer to a question, which gets a number here. Raises BusyError, LateError and EndedError."""
+        """Return the answer to a question, which gets a number here.
+
+        Raises BusyError, LateError, EndedError and OutdatedError.
+        """
         if self._waiting >= MAX_WAITING:
             raise BusyError
         self._waiting += 1
@@ -98,7 +107,13 @@ class PageProcess:
                 await self._running.end()
                 self._running = None
             if self._running is None:
-                self._running = await _start(self._sources)
+                running = await _start(self._sources)
+                if running.has_ended:
+                    raise EndedError
+                if running.code_version != self._code_version:
+                    await running.end()
+                    raise OutdatedError
+                self._running = running
             return self._running
 
     async def close(self) -> None:
@@ -146,6 +161,7 @@ class _Running:
     def __init__(self, process: Process, sources: Sources) -> None:
         self.ready = asyncio.Event()
         self.has_ended = False
+        self.code_version = ""
         self._process = process
         self._sources = sources
         self._sent: Settings | None = None
@@ -221,6 +237,7 @@ class _Running:
                 kind, size, body_size = HEAD.unpack(await self._read_exactly(HEAD.size))
                 content, body = await self._read_exactly(size), await self._read_exactly(body_size)
                 if kind == READY:
+                    self.code_version = content.decode()
                     self.ready.set()
                 elif kind == ANSWER:
                     self._take(Answer.parse(content, body))

@@ -14,7 +14,14 @@ from rig.settings_files import edit, write_files
 
 from addon.console.page_process import process as module
 from addon.console.page_process.messages import Answer, Question
-from addon.console.page_process.process import MAX_WAITING, BusyError, EndedError, LateError, PageProcess
+from addon.console.page_process.process import (
+    MAX_WAITING,
+    BusyError,
+    EndedError,
+    LateError,
+    OutdatedError,
+    PageProcess,
+)
 from addon.console.sources import GatewayState, Sources
 from addon.settings.settings import SettingsFiles
 from addon.settings.snapshot import Snapshot
@@ -192,6 +199,15 @@ async def test_a_process_that_can_not_start_is_reported(
         assert "has ended with 1" in caplog.text
         monkeypatch.undo()
         assert (await pages.ask(question())).status == 200
+
+
+async def test_new_code_is_not_run_next_to_an_old_gateway(tmp_path: Path) -> None:
+    async with Gateway(tmp_path).pages() as pages:
+        assert (await pages.ask(question())).status == 200
+        pages._code_version = "that of an older program"
+        os.kill(pid_of(pages), signal.SIGKILL)
+        with pytest.raises(OutdatedError):
+            await pages.ask(question())
 
 
 async def test_settings_that_can_not_be_read_are_named(
