@@ -246,7 +246,7 @@ class ViewHandler(ConsoleHandler):
         }
         # The process reads them, too. Here they are for the links of a page with an error.
         self.query = Query.parse(arguments, page.all_parameters(is_data=self.is_api))
-        frame, state = self.frame, await self.sources.read(with_files=page.shows_files)
+        frame, live = self.frame, await self.sources.read(with_files=page.shows_files)
         return await self.pages.ask(
             Question(
                 number=0,
@@ -257,7 +257,7 @@ class ViewHandler(ConsoleHandler):
                 is_logged_in=frame.is_logged_in,
                 why_no_edits=frame.why_no_edits,
                 asked_at=datetime.now(UTC),
-                state=state,
+                live=live,
             )
         )
 

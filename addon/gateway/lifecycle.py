@@ -30,6 +30,7 @@ from addon.store.ledger.rollup_builder import RollupBuilder
 from addon.store.measured import MeasuredStore
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, Store, StoreUnavailable
 from addon.telemetry.admin import Admin, Readiness
+from addon.telemetry.metric_families import Gauges
 from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connector import SocketConnector
@@ -124,7 +125,7 @@ class Lifecycle:
                 settings=lambda: self.deps.settings,
                 snapshot=lambda: watcher.make_snapshot(self.deps.settings),
                 readiness=self.readiness,
-                metrics=self._metrics,
+                gauges=self._read_gauges,
                 file_fault=lambda: watcher.error,
                 settings_age_s=lambda: watcher.age_s,
                 find_files=watcher.find_changed_files,
@@ -221,11 +222,18 @@ class Lifecycle:
         return faults
 
     async def _metrics(self) -> tuple[int, str, bytes]:
+        self._measure_now()
+        return 200, *self.metrics.render()
+
+    def _read_gauges(self) -> Gauges:
+        self._measure_now()
+        return self.metrics.read_gauges()
+
+    def _measure_now(self) -> None:
         self._measure()
         if self.watcher:
             self.metrics.set_settings_age(self.watcher.age_s)
             self.metrics.set_reload_failed(failed=bool(self.watcher.error or self.fault))
-        return 200, *self.metrics.render()
 
     async def readiness(self) -> Readiness:
         """Return whether this process should get calls, and the result of each check."""

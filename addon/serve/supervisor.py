@@ -7,7 +7,7 @@ port. The workers do everything else, so that little in the supervisor can fail.
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -28,6 +28,7 @@ from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import SNAPSHOT_KEY_VARIABLE
 from addon.settings.watcher import Watcher
 from addon.telemetry.admin import Admin, Readiness
+from addon.telemetry.metric_families import Gauges
 from addon.telemetry.metrics import FOLDER_VARIABLE
 from addon.telemetry.worker_metrics import WorkerMetrics
 
@@ -98,7 +99,7 @@ class Supervisor:
             settings=lambda: self.settings,
             snapshot=lambda: self.watcher.make_snapshot(self.settings),
             readiness=self.readiness,
-            metrics=self._metrics,
+            gauges=self._read_gauges,
             file_fault=lambda: self.watcher.error or self._snapshots.fault,
             settings_age_s=lambda: self.watcher.age_s,
             find_files=self.watcher.find_changed_files,
@@ -176,11 +177,16 @@ class Supervisor:
         return Readiness(ready, checks)
 
     async def _metrics(self) -> tuple[int, str, bytes]:
-        gauges = {
+        return 200, *self.metrics.render(self._find_own_gauges())
+
+    def _read_gauges(self) -> Gauges:
+        return self.metrics.read_gauges(self._find_own_gauges())
+
+    def _find_own_gauges(self) -> Mapping[str, float]:
+        return {
             "tollgate_reload_failed": bool(self.watcher.error or self._snapshots.fault),
             "tollgate_settings_age_seconds": self.watcher.age_s,
         }
-        return 200, *self.metrics.render(gauges)
 
 
 async def supervise(

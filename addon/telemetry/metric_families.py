@@ -19,6 +19,18 @@ type Rendered = tuple[str, bytes]
 type Numbers = Mapping[tuple[str, ...], Sequence[float]]
 """The numbers of one metric, by the values of its labels."""
 
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number of a gauge, with its labels."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+type Gauges = Mapping[str, Sequence[Sample]]
+"""The samples of each gauge, by its name."""
+
 STORE_BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
 CALL_BUCKETS_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
@@ -51,6 +63,14 @@ class Family:
             choose = max if self.over_workers == "max" else min
             return [choose(pair) for pair in zip(one, other, strict=True)]
         return [first + second for first, second in zip(one, other, strict=True)]
+
+    def find_samples(self, numbers: Numbers) -> list[Sample]:
+        """Return the samples of a gauge."""
+        return [
+            Sample(dict(zip(self.labels, values, strict=True)), number)
+            for values, (number,) in numbers.items()
+            if not isnan(number)
+        ]
 
     def to_metric(self, numbers: Numbers) -> Metric:
         """Return the metric as prometheus_client renders it."""

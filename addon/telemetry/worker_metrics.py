@@ -11,7 +11,7 @@ from types import MappingProxyType
 from prometheus_client import CollectorRegistry, Metric
 
 from addon.telemetry.metric_cells import Series, read_cells
-from addon.telemetry.metric_families import FAMILIES, Rendered, render_registry
+from addon.telemetry.metric_families import FAMILIES, Gauges, Numbers, Rendered, render_registry
 
 type _Sums = dict[Series, list[float]]
 
@@ -48,14 +48,29 @@ class WorkerMetrics:
             for file in files:
                 file.unlink()
 
+    def read_gauges(self, gauges: Mapping[str, float] = _NO_GAUGES) -> Gauges:
+        """Return the gauges of the page."""
+        self._own = {(name, ()): [value] for name, value in gauges.items()}
+        numbers = self._find_numbers()
+        return {
+            name: family.find_samples(numbers[name])
+            for name, family in FAMILIES.items()
+            if family.kind == "gauge"
+        }
+
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics, as ``CollectorRegistry`` asks for them."""
+        numbers = self._find_numbers()
+        for name, family in FAMILIES.items():
+            yield family.to_metric(numbers[name])
+
+    def _find_numbers(self) -> Mapping[str, Numbers]:
+        """Return the numbers of all workers together, by the name of the metric."""
         numbers: dict[str, dict[tuple[str, ...], list[float]]] = {name: {} for name in FAMILIES}
         known = {**self._ended, **self._own}
         for (name, labels), cells in _combine(known, self._folder.glob("*.db")).items():
             numbers[name][labels] = cells
-        for name, family in FAMILIES.items():
-            yield family.to_metric(numbers[name])
+        return numbers
 
 
 def _combine(ended: _Sums, files: Iterable[Path]) -> _Sums:

@@ -16,20 +16,20 @@ from addon.settings.settings import SettingsFiles
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.report import open_report
 from addon.telemetry.admin import Readiness
-from addon.telemetry.metric_families import FAMILIES
+from addon.telemetry.metric_families import FAMILIES, Sample
 
 NOW = datetime(2026, 1, 31, 14, 20, tzinfo=UTC)
 
 
 def make_live(**changes: Any) -> Live:
     """Return the state of a gateway that has served nothing."""
-    gauges = {name: () for name, family in FAMILIES.items() if family.kind == "gauge"}
+    gauges: dict[str, Any] = {name: () for name, family in FAMILIES.items() if family.kind == "gauge"}
+    gauges["tollgate_start_time_seconds"] = (Sample({}, NOW.timestamp()),)
     fields: dict[str, Any] = {
         "readiness": Readiness(True, {}),
         "gauges": gauges,
         "file_fault": None,
         "settings_age_s": 60.0,
-        "started_at": NOW,
         "files": {},
     }
     return Live(**fields | changes)

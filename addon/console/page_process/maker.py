@@ -15,7 +15,6 @@ from addon.console.page_process.messages import Answer, Question
 from addon.console.pages import Page, find_page, is_data
 from addon.console.query import ParameterError, Query
 from addon.console.rendering import render
-from addon.console.sources import Live
 from addon.console.view import NotFoundError, Reading, View
 from addon.settings.settings import Settings
 from addon.store.ledger.report import open_report
@@ -80,7 +79,7 @@ def _make_page(question: Question, settings: Settings, is_left: Event) -> Answer
     page, names = found
     is_api = is_data(question.path)
     query = Query.parse(question.arguments, page.all_parameters(is_data=is_api))
-    live, now = Live.of(question.state), question.asked_at
+    live, now = question.live, question.asked_at
     with open_bounded(settings.conf.paths.database, is_left) as ledger:
         if question.form is not None:
             # A policy that hangs must not hold a view of the ledger, which would let its WAL file grow.

@@ -14,13 +14,14 @@ A message is a head of fixed size, its JSON and its body.
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
-from addon.console.sources import GatewayState
+from addon.console.sources import Live
 from addon.telemetry.admin import Readiness
+from addon.telemetry.metric_families import Sample
 
 SETTINGS: Final = b"S"
 QUESTION: Final = b"Q"
@@ -43,7 +44,7 @@ class Question:
     """A page that someone asks for. ``number`` is that of its answer.
 
     ``arguments`` are the parameters of its URL, ``form`` the fields that were posted; None when none were. The rest is
-    for its ``Frame``, and ``state`` for its ``Live``.
+    for its ``Frame``, and ``live`` for its ``Reading``.
     """
 
     number: int
@@ -54,26 +55,45 @@ class Question:
     is_logged_in: bool
     why_no_edits: str | None
     asked_at: datetime
-    state: GatewayState
+    live: Live
 
     def pack(self) -> bytes:
         """Return the message. A form may have text that is no valid Unicode, which JSON escapes."""
-        state = asdict(self.state)
-        state["files"] = {str(file): at and at.isoformat() for file, at in self.state.files.items()}
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return pack(QUESTION, json.dumps({**fields, "asked_at": self.asked_at.isoformat(), "state": state}))
+        return pack(
+            QUESTION, json.dumps({**fields, "asked_at": self.asked_at.isoformat(), "live": self._live})
+        )
+
+    @property
+    def _live(self) -> Mapping[str, Any]:
+        """The state of the gateway as values of JSON."""
+        live = self.live
+        gauges = {
+            name: [(dict(one.labels), one.value) for one in samples] for name, samples in live.gauges.items()
+        }
+        files = {str(file): at and at.isoformat() for file, at in live.files.items()}
+        readiness = live.readiness.ready, dict(live.readiness.checks)
+        return {
+            "readiness": readiness,
+            "gauges": gauges,
+            "file_fault": live.file_fault,
+            "settings_age_s": live.settings_age_s,
+            "files": files,
+        }
 
     @classmethod
     def parse(cls, content: bytes) -> Self:
         """Return what ``pack`` has packed."""
         fields: dict[str, Any] = json.loads(content)
-        state = fields["state"]
-        state["readiness"] = Readiness(**state["readiness"])
-        state["files"] = {
-            Path(file): at and datetime.fromisoformat(at) for file, at in state["files"].items()
+        live = fields["live"]
+        live["readiness"] = Readiness(*live["readiness"])
+        live["gauges"] = {
+            name: [Sample(labels, value) for labels, value in samples]
+            for name, samples in live["gauges"].items()
         }
+        live["files"] = {Path(file): at and datetime.fromisoformat(at) for file, at in live["files"].items()}
         fields["asked_at"] = datetime.fromisoformat(fields["asked_at"])
-        return cls(**{**fields, "state": GatewayState(**state)})
+        return cls(**{**fields, "live": Live(**live)})
 
 
 @dataclass(frozen=True, slots=True)

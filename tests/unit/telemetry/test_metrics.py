@@ -15,6 +15,7 @@ from rig.configuration import ROOT
 from rig.ledger import route_fields
 from rig.metrics import CATALOG, EXCHANGE, KEY, MODEL, SECRET, TESTER, Samples, exchange_by, read, value
 
+from addon.telemetry.metric_families import FAMILIES, Sample
 from addon.telemetry.metrics import MAX_ADDED, MAX_NAMED_FILES, OTHER, REFUSAL_CODES, UPSTREAM_CODES, Metrics
 from policies.exchange import Exchange
 from policies.model import Usage
@@ -262,3 +263,23 @@ def test_the_alerts_use_metrics_labels_and_codes_that_exist(metrics: Metrics):
             known = REFUSAL_CODES | UPSTREAM_CODES
             known |= {dict(labels)[label] for labels in samples[name]}
             assert set(values.split("|")) <= known
+
+
+def test_the_gauges_are_those_of_the_page() -> None:
+    metrics = Metrics("1.2.3")
+    metrics.set_platform_keys({("LARGE", "ready"): 2, ("SMALL", "resting"): 1})
+    metrics.holds_in_flight[0] = 3
+    page = metrics.render()[1].decode()
+    gauges = {name: family for name, family in FAMILIES.items() if family.kind == "gauge"}
+    read = {
+        (family.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(page)
+        if family.name in gauges
+        for sample in family.samples
+    }
+    found = metrics.read_gauges()
+    assert found.keys() == gauges.keys()
+    assert found["tollgate_holds_in_flight"] == [Sample({}, 3)]
+    assert {
+        (name, *sorted(one.labels.items())): one.value for name, samples in found.items() for one in samples
+    } == read

@@ -7,15 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.console.page_process.messages import ANSWER, HEAD, QUESTION, Answer, Question
-from addon.console.sources import GatewayState
+from addon.console.sources import Live
 from addon.telemetry.admin import Readiness
+from addon.telemetry.metric_families import Sample
 
 TEXTS = st.text(st.characters(), max_size=20)  # lone surrogates, too, as JSON of a program may have them
 MOMENTS = st.datetimes(timezones=st.just(UTC))
-STATES = st.builds(
-    GatewayState,
+LIVES = st.builds(
+    Live,
     readiness=st.builds(Readiness, st.booleans(), st.dictionaries(TEXTS, TEXTS, max_size=2)),
-    metrics=TEXTS,
+    gauges=st.dictionaries(
+        TEXTS,
+        st.lists(st.builds(Sample, st.dictionaries(TEXTS, TEXTS, max_size=2), st.floats(0, 1e12))),
+        max_size=2,
+    ),
     file_fault=st.none() | TEXTS,
     settings_age_s=st.floats(0, 1e9),
     files=st.dictionaries(TEXTS.map(Path), st.none() | MOMENTS, max_size=2),
@@ -30,7 +35,7 @@ QUESTIONS = st.builds(
     is_logged_in=st.booleans(),
     why_no_edits=st.none() | TEXTS,
     asked_at=MOMENTS,
-    state=STATES,
+    live=LIVES,
 )
 ANSWERS = st.builds(
     Answer,

@@ -22,7 +22,7 @@ from addon.console.page_process.process import (
     OutdatedError,
     PageProcess,
 )
-from addon.console.sources import GatewayState, Sources
+from addon.console.sources import Live, Sources
 from addon.settings.settings import SettingsFiles
 from addon.settings.snapshot import Snapshot
 from addon.telemetry.admin import Readiness
@@ -37,11 +37,11 @@ def review(call):
         while True:
             time.sleep(0.01)
 """
-STATE = GatewayState(Readiness(True, {}), "", None, 0.0)
+LIVE = Live(Readiness(True, {}), {}, None, 0.0)
 
 
 def question(path: str = "/models", form: dict[str, str] | None = None) -> Question:
-    return Question(0, path, {}, form, "token", False, None, datetime.now(UTC), STATE)
+    return Question(0, path, {}, form, "token", False, None, datetime.now(UTC), LIVE)
 
 
 def explain(text: str) -> Question:
@@ -77,7 +77,7 @@ class Gateway:
                 settings=lambda: self.settings,
                 snapshot=self.snapshot,
                 readiness=unused,  # type: ignore[arg-type]
-                metrics=unused,  # type: ignore[arg-type]
+                gauges=dict,
                 file_fault=lambda: None,
                 settings_age_s=lambda: 0.0,
                 find_files=dict,
@@ -226,7 +226,7 @@ async def test_settings_that_can_not_be_read_are_named(
 async def test_a_fault_is_for_the_log_and_unknown_pages_are_none(tmp_path: Path) -> None:
     async with Gateway(tmp_path).pages() as pages:
         assert (await pages.ask(question("/nothing"))).status == 404
-        broken = Question(0, "/models", {}, None, "", False, None, "never", STATE)  # type: ignore[arg-type]
+        broken = Question(0, "/models", {}, None, "", False, None, "never", LIVE)  # type: ignore[arg-type]
         with pytest.raises(AttributeError):
             await pages.ask(broken)
         assert (await pages.ask(question())).status == 200

@@ -11,11 +11,11 @@ from rig.ledger import make_row
 from rig.rollups import write
 from rig.settings_files import ACME, BETA, edit, write_files
 
-from addon.console.sources import Sample
 from addon.console.view import View
 from addon.settings.overview import find_file_warnings
 from addon.settings.settings import SettingsFiles
 from addon.telemetry.admin import Readiness
+from addon.telemetry.metric_families import Sample
 
 
 @pytest.fixture
