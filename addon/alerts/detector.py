@@ -113,9 +113,12 @@ class Detector:
     async def _begin(self) -> None:
         """Read the marks of the process that led before, and the rescued calls of its last minutes."""
         since = format_utc(self._clock.now() - timedelta(seconds=RESCUE_WINDOW_S))
-        self._last_row = await self._ledger.run(last_row)
-        self._add_rescues(await self._ledger.run(read_fallbacks, since))
+        last = await self._ledger.run(last_row)
+        fallbacks = await self._ledger.run(read_fallbacks, since, last)
         self._marks = await self._ledger.run(read_marks)
+        # Nothing can fail from here on, so no row is counted twice.
+        self._last_row = last
+        self._add_rescues(fallbacks)
 
     # Facts of this process.
 
@@ -162,6 +165,8 @@ class Detector:
 
     async def _find_in_ledger(self, found: Found, settings: Settings, now: datetime) -> None:
         news = await self._ledger.run(read_news, self._last_row)
+        # The next look reads later rows only, also if this one fails. It then looks at all budgets.
+        self._last_row = news.last
         self._add_rescues(news.fallbacks)
         self._find_rescues(found, settings, now)
         now_s = self._clock.monotonic_s()
@@ -169,7 +174,6 @@ class Detector:
         if is_full:
             self._find_key_ends(found, settings, now)
         await self._find_budgets(found, settings, None if is_full else news.callers, now)
-        self._last_row = news.last
         if is_full:
             self._full_look_s = now_s
 

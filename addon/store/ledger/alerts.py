@@ -208,13 +208,13 @@ def read_news(connection: sqlite3.Connection, after: int) -> News:
     return News(last, frozenset(callers), fallbacks)
 
 
-def read_fallbacks(connection: sqlite3.Connection, since: str) -> list[Rescue]:
-    """Return the fallbacks with a platform key since a time, by workspace and provider."""
+def read_fallbacks(connection: sqlite3.Connection, since: str, last: int) -> list[Rescue]:
+    """Return the fallbacks with a platform key since a time, up to a row, by workspace and provider."""
     sql = (
         f"SELECT workspace, provider, count(*), sum(retail_nanousd) FROM usage"  # noqa: S608
-        f" WHERE created_at >= ? AND {_IS_FALLBACK} GROUP BY 1, 2"
+        f" WHERE created_at >= ? AND rowid <= ? AND {_IS_FALLBACK} GROUP BY 1, 2"
     )
-    return [Rescue(*row) for row in connection.execute(sql, (since,))]
+    return [Rescue(*row) for row in connection.execute(sql, (since, last))]
 
 
 _IS_FALLBACK = "fallback = 1 AND mode = 'payg' AND status < 400"

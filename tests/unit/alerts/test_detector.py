@@ -1,0 +1,77 @@
+"""Rescued calls are counted once, whenever they are recorded and whatever fails in between."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, override
+
+import pytest
+from rig.ledger import make_row
+from rig.settings_files import write_files
+
+from addon.alerts.detector import Detector
+from addon.alerts.ledger_thread import LedgerThread
+from addon.runtime.clock import SYSTEM_CLOCK
+from addon.settings.settings import load_settings
+from addon.store.ledger.migrations import migrate
+from addon.store.sqlite.store import SqliteStore
+from addon.telemetry.metrics import Metrics
+from policies.utc_time import format_utc
+
+STEPS = 6
+"""The steps on the ledger of the first look and of the second one, in which a step may fail."""
+
+
+class BusyLedger(LedgerThread):
+    """A ledger in which a rescued call is recorded after each step. One step fails."""
+
+    def __init__(self, database: Path, failing_step: int) -> None:
+        super().__init__(database)
+        self.is_busy = True
+        self._path = database
+        self._step = 0
+        self._failing_step = failing_step
+
+    @override
+    async def run(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._step += 1
+        if self._step == self._failing_step:
+            raise sqlite3.OperationalError("database is locked")
+        result = await super().run(step, *args, **kwargs)
+        if self.is_busy:
+            self._record()
+        return result
+
+    def _record(self) -> None:
+        row = make_row(
+            f"call-{self._step}", fallback=1, mode="payg", created_at=format_utc(datetime.now(UTC))
+        )
+        with closing(sqlite3.connect(self._path)) as connection, connection:
+            marks = ", ".join("?" * len(row))
+            connection.execute(f"INSERT INTO usage ({', '.join(row)}) VALUES ({marks})", list(row.values()))
+
+
+@pytest.mark.parametrize("failing_step", range(STEPS + 1))
+async def test_each_rescued_call_counts_once(tmp_path: Path, failing_step: int) -> None:
+    settings = load_settings(write_files(tmp_path), {"OPENAI_KEY": "sk-obviously-fake"})
+    database = tmp_path / "tollgate.db"
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        migrate(connection)
+    store, ledger = SqliteStore(database), BusyLedger(database, failing_step)
+    detector, failed = Detector(ledger, store, Metrics("1"), SYSTEM_CLOCK), 0
+    for number in range(5):
+        ledger.is_busy = number < 4
+        try:
+            await detector.look(settings, {})
+        except sqlite3.OperationalError:
+            failed += 1
+            detector.look_at_all()
+    with closing(sqlite3.connect(database)) as connection:
+        [(recorded,)] = connection.execute("SELECT count(*) FROM usage").fetchall()
+    counted = sum(one.calls for windows in detector._rescues.values() for one in windows)
+    await ledger.close()
+    await store.close()
+    assert (counted, failed) == (recorded, int(failing_step > 0))
+    assert recorded > STEPS
