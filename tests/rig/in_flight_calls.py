@@ -1,4 +1,4 @@
-"""A process with calls in flight, for two workspaces."""
+"""A process with calls in flight, for two workspaces: the fixtures ``settings``, ``database`` and ``deps``."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,13 +34,13 @@ def load_acme_and_other(folder: Path) -> Settings:
     return load_settings(written, {"TEST_PROVIDER_KEY": "fake"})
 
 
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+@pytest.fixture(scope="module", name="settings")
+def two_workspaces(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return load_acme_and_other(tmp_path_factory.mktemp("in-flight"))
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
+@pytest.fixture(name="database")
+def ledger_file(tmp_path: Path) -> Path:
     return tmp_path / "tollgate.db"
 
 
@@ -56,8 +56,8 @@ async def running_process(settings: Settings, database: Path) -> AsyncIterator[D
     await deps.store.close()
 
 
-@pytest.fixture
-async def deps(settings: Settings, database: Path) -> AsyncIterator[Dependencies]:
+@pytest.fixture(name="deps")
+async def process_of_test(settings: Settings, database: Path) -> AsyncIterator[Dependencies]:
     """The services of a process, which close with the test."""
     async with running_process(settings, database) as running:
         yield running

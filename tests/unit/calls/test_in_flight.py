@@ -1,19 +1,21 @@
 """The calls in flight: how many there are, and how they end with their process."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from rig.bounds import BOUND_S
 from rig.call_stages import ANSWER, call_at, make_dependencies
-from rig.in_flight_calls import (
+from rig.in_flight_calls import (  # noqa: F401  (fixtures)
     COST_NANOUSD,
     KEY,
     MAX_IN_FLIGHT,
     OTHER_KEY,
+    ledger_file,
     load_acme_and_other,
+    process_of_test,
     running_process,
+    two_workspaces,
 )
 from rig.simulation import World, simulate
 
@@ -23,24 +25,6 @@ from addon.calls.in_flight import CLOSING_TIMEOUT_S
 from addon.settings.settings import Settings
 from policies.call_stages import Stage
 from policies.refusal import Refusal
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    return load_acme_and_other(tmp_path_factory.mktemp("in-flight"))
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "tollgate.db"
-
-
-@pytest.fixture
-async def deps(settings: Settings, database: Path) -> AsyncIterator[Dependencies]:
-    """The services of a process, which close with the test."""
-    async with running_process(settings, database) as running:
-        yield running
-
 
 # How many there are.
 

@@ -3,40 +3,30 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from rig.bounds import BOUND_S
 from rig.call_stages import ANSWER, USAGE, call_at, give_answer
-from rig.in_flight_calls import COST_NANOUSD, KEY, load_acme_and_other, running_process
+from rig.in_flight_calls import (  # noqa: F401  (fixtures)
+    COST_NANOUSD,
+    KEY,
+    ledger_file,
+    load_acme_and_other,
+    process_of_test,
+    running_process,
+    two_workspaces,
+)
 from rig.ledger import read_rows
 from rig.metrics import read
 
 from addon.calls.call_state import NO_CHAT, Call
 from addon.calls.dependencies import Dependencies
-from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer, provider_unreachable
 from policies.call_stages import Stage
 from policies.circuit_breaker import FAILURES, circuit_of
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    return load_acme_and_other(tmp_path_factory.mktemp("in-flight"))
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "tollgate.db"
-
-
-@pytest.fixture
-async def deps(settings: Settings, database: Path) -> AsyncIterator[Dependencies]:
-    """The services of a process, which close with the test."""
-    async with running_process(settings, database) as running:
-        yield running
 
 
 def holds(database: Path) -> list[str]:
