@@ -22,7 +22,7 @@ from addon.console.page_process.messages import (
     Question,
     pack,
 )
-from addon.runtime.code_version import find_code_version
+from addon.console.page_process.code_version import find_code_version
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings
 from addon.settings.snapshot import Snapshot, SnapshotBuilder

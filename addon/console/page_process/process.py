@@ -21,7 +21,7 @@ from addon.console.page_process.messages import (
     pack,
 )
 from addon.console.sources import Sources
-from addon.runtime.code_version import find_code_version
+from addon.console.page_process.code_version import find_code_version
 from addon.runtime.tasks import wait_for_first
 from addon.settings.settings import Settings
 
