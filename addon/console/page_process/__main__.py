@@ -11,6 +11,7 @@ from contextlib import suppress
 from threading import Event, Lock
 from typing import BinaryIO, Final
 
+from addon.console.page_process.code_version import find_code_version
 from addon.console.page_process.maker import make_answer
 from addon.console.page_process.messages import (
     HEAD,
@@ -22,7 +23,6 @@ from addon.console.page_process.messages import (
     Question,
     pack,
 )
-from addon.console.page_process.code_version import find_code_version
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings
 from addon.settings.snapshot import Snapshot, SnapshotBuilder

@@ -1,19 +1,31 @@
 """The version of the code on the disk: another one may be there after an upgrade, while the old one still runs."""
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-_ROOT: Final = Path(__file__).parents[2]
+from addon.settings.policy_modules import OWN_MODULES
+
+_ROOT: Final = Path(__file__).parents[3]
 _SUFFIXES: Final = {".py", ".html"}
 
 
 def find_code_version(root: Path = _ROOT) -> str:
     """Return a digest of the names, sizes and times of change of the program's files."""
     digest = sha256()
-    for package in ("addon", "policies"):
-        for file in sorted((root / package).rglob("*")):
-            if file.suffix in _SUFFIXES:
-                status = file.stat()
-                digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    for file in sorted(_find_files(root)):
+        # A file may be gone by now, and the lock file of an editor is a link to nothing.
+        with suppress(OSError):
+            status = file.stat()
+            digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     return digest.hexdigest()
+
+
+def _find_files(root: Path) -> Iterator[Path]:
+    for folder, _, names in os.walk(root / "addon"):
+        yield from (file for name in names if (file := Path(folder, name)).suffix in _SUFFIXES)
+    # Operators' own policies may be in the same folder. Their edits take effect without a restart.
+    yield from (root / "policies" / f"{name}.py" for name in OWN_MODULES)

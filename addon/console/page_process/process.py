@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from addon.console.page_process.code_version import find_code_version
 from addon.console.page_process.messages import (
     ANSWER,
     HEAD,
@@ -21,7 +22,6 @@ from addon.console.page_process.messages import (
     pack,
 )
 from addon.console.sources import Sources
-from addon.console.page_process.code_version import find_code_version
 from addon.runtime.tasks import wait_for_first
 from addon.settings.settings import Settings
 

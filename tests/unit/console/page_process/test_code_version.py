@@ -7,8 +7,9 @@ from addon.console.page_process.code_version import find_code_version
 
 
 def test_only_files_of_the_program_count(tmp_path: Path) -> None:
+    (tmp_path / "policies").mkdir()
     seen = [find_code_version(tmp_path)]
-    for name in ("addon/a.py", "policies/b/c.py", "addon/d.html"):
+    for name in ("addon/a.py", "addon/b/c.py", "policies/routing.py", "addon/d.html"):
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("one")
@@ -16,6 +17,9 @@ def test_only_files_of_the_program_count(tmp_path: Path) -> None:
     os.utime(tmp_path / "addon/a.py", ns=(0, 0))
     seen.append(find_code_version(tmp_path))
     assert len(set(seen)) == len(seen)
-    for name in ("addon/a.pyc", "tests.py", "addon/notes.txt"):
+    for name in ("addon/a.pyc", "tests.py", "addon/notes.txt", "policies/house.py"):
         (tmp_path / name).write_text("one")
+    # The lock file of an editor.
+    for folder in ("addon", "policies"):
+        (tmp_path / folder / ".#a.py").symlink_to("user@host.1")
     assert find_code_version(tmp_path) == seen[-1]
