@@ -54,10 +54,16 @@ def parse_reference(text: str) -> str:
     )
 
 
-def make_credit(workspace: str, amount_nanousd: int, reference: str | None) -> WalletEntry:
-    """Return the entry of a credit. With a reference it is always the same entry; without, always a new one."""
+def make_credit(
+    workspace: str, amount_nanousd: int, reference: str | None, random_id: str | None = None
+) -> WalletEntry:
+    """Return the entry of a credit. With a reference it is always the same entry; without, that of ``random_id``.
+
+    Without either, it is always a new one.
+    """
     # Neither the ids of calls nor the names of workspaces hold a slash. So two ids are equal only if both parts are.
-    entry_id = f"credit_{secrets.token_hex(16)}" if reference is None else f"{workspace}/{reference}"
+    random_id = random_id or secrets.token_hex(16)
+    entry_id = f"credit_{random_id}" if reference is None else f"{workspace}/{reference}"
     return WalletEntry(entry_id, datetime.now(UTC), workspace, amount_nanousd, reference or "")
 
 
@@ -90,7 +96,7 @@ def check_balance(balance_nanousd: int, entry: WalletEntry) -> None:
 
 def describe_stored(conf: ProxyConf, entry: WalletEntry) -> str:
     """Describe the entry with the same reference. Raises ``EntryRefused`` when its amount differs."""
-    reference = f'reference "{entry.reference}"'
+    reference = f'reference "{entry.reference}"' if entry.reference else "no reference"
     with open_report(conf.paths.database) as ledger:
         stored = find_entry(ledger, entry.id)
     if stored is None:  # It is in the ledger of another machine, or still in Redis.

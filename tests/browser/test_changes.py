@@ -98,12 +98,30 @@ def test_a_new_key_is_shown_with_its_difference_and_works(
     key = tab.page.get_by_label("Key made-here").input_value()
     assert re.fullmatch(r"tg_\w{40}", key)
     assert "made-here" in file.read_text("utf-8")
+    check_history(tab, axe, key)
     locked.wait_until(lambda: "made-here" in locked.stderr or _is_accepted(locked, key))
     assert tab.open("/audit") == 200
     assert "made-here" in tab.page.get_by_role("table").inner_text()
     assert key not in tab.page.content()
     assert tab.open("/audit/1") == 200
     check(tab, axe)
+
+
+def check_history(tab: Tab, axe: str | None, key: str) -> None:
+    """Check that the browser loads the pages of a change again, also with "back", and sends no form again."""
+    tab.page.reload()
+    assert "was shown already" in tab.page.locator(".notice.warn").inner_text()
+    tab.page.go_back()
+    assert "This change was made." in tab.page.locator(".notice.ok").inner_text()
+    check(tab, axe)
+    tab.page.reload()
+    assert tab.page.get_by_role("link", name="Its result").is_visible()
+    tab.page.go_back()
+    assert tab.page.get_by_label("Key ID", exact=True).is_visible()
+    tab.page.go_forward()
+    tab.page.go_forward()
+    assert heading(tab) == "Create a key"
+    assert key not in tab.page.content()
 
 
 def _is_accepted(gateway: Gateway, key: str) -> bool:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from html import unescape
 from time import monotonic, sleep
 from typing import Any
@@ -12,20 +11,29 @@ import pytest
 from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import new_key
+from rig.console_forms import (
+    ENVIRONMENT,
+    PASSWORD,
+    SECTIONS,
+    confirm,
+    form_token,
+    log_in,
+    send,
+    token_of,
+)
 from rig.gateway import Gateway
 from rig.settings_files import edit
 
 from addon.settings.api_keys import hash_key
 
 KEYS = re.compile(r'value="(tg_\w{40})"')
-PASSWORD = "correct-horse-battery-staple"
 
 
 @pytest.fixture(scope="module")
 def gateway(start_gateway: StartGateway) -> Gateway:
     return start_gateway(
-        sections={"admin": {"console_password": "env:CONSOLE_PASSWORD"}},
-        environment={"CONSOLE_PASSWORD": PASSWORD},
+        sections=SECTIONS,
+        environment=ENVIRONMENT,
     )
 
 
@@ -35,38 +43,10 @@ def closed(_shared_gateway: Gateway) -> str:
     return _shared_gateway.admin_url
 
 
-@contextmanager
-def log_in(gateway: Gateway) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=gateway.admin_url, timeout=BOUND_S, trust_env=False) as client:
-        client.post("/login", data={"_xsrf": form_token(client.get("/login")), "password": PASSWORD})
-        yield client
-
-
 @pytest.fixture
 def console(gateway: Gateway) -> Iterator[httpx.Client]:
     with log_in(gateway) as client:
         yield client
-
-
-def form_token(page: httpx.Response) -> str:
-    found = re.search(r'name="_xsrf" value="([^"]+)"', page.text)
-    assert found, page.text
-    return found[1]
-
-
-def send(console: httpx.Client, path: str, **typed: str) -> httpx.Response:
-    """Send a form of the page ``path``."""
-    return console.post(path, data={"_xsrf": form_token(console.get(path)), **typed})
-
-
-def token_of(page: httpx.Response) -> str:
-    found = re.search(r'name="token" value="([^"]+)"', page.text)
-    assert found, page.text
-    return found[1]
-
-
-def confirm(console: httpx.Client, path: str, shown: httpx.Response) -> httpx.Response:
-    return console.post(path, data={"_xsrf": form_token(shown), "token": token_of(shown)})
 
 
 def change(console: httpx.Client, path: str, **typed: str) -> str:

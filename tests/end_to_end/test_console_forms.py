@@ -84,7 +84,7 @@ def fill_in(console: httpx.Client, path: str, **typed: str) -> httpx.Response:
     """Open a form, type, and send it."""
     fields = Fields(console.get(path).text).values
     assert fields.keys() >= typed.keys()
-    return console.post(path, data={**fields, **typed})
+    return console.post(path, data={**fields, **typed}, follow_redirects=True)
 
 
 def change(console: httpx.Client, path: str, **typed: str) -> str:

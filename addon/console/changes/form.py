@@ -34,6 +34,7 @@ class Asked:
     | ``typed`` | the texts of the fields |
     | ``values`` | their values; None for an empty field |
     | ``new_key`` | the API key that is made with the change; None while it is only shown |
+    | ``random_id`` | belongs to the change from the first time that it is shown: tried again, it is the same change |
     """
 
     place: Place
@@ -42,6 +43,7 @@ class Asked:
     typed: Mapping[str, str] = field(default_factory=dict, repr=False)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
     new_key: str | None = field(default=None, repr=False)
+    random_id: str | None = None
 
     @property
     def workspace(self) -> str:

@@ -10,8 +10,8 @@ from addon.console.access.guard import find_client
 from addon.console.changes.field import FieldErrors, TypedSecretError, mask_refused
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
-from addon.console.changes.maker import BusyError, Preview, RefusedError, Who
-from addon.console.changes.waiting import Result
+from addon.console.changes.maker import BusyError, RefusedError, UnavailableError, Who
+from addon.console.changes.waiting import Result, Waiting
 from addon.console.page import ConsoleHandler
 from addon.runtime.listening import base_url
 from addon.settings.settings import Settings
@@ -22,7 +22,6 @@ READ_LOOKS: Final = 25
 
 READ_LOOK_S: Final = 0.1
 
-BUSY: Final = "Too many changes are asked for at once. Try again."
 NOT_WAITING: Final = (
     "This change was shown too long ago, in another session, or before the gateway was restarted."
     " The audit log says whether it was made."
@@ -47,47 +46,66 @@ class FormHandler(ConsoleHandler):
         return None
 
     async def get(self) -> None:
-        """Show the form with the current values."""
+        """Show the form with the current values. Or show the ``change`` that waits, or its ``fields``."""
+        if token := self.get_query_argument("change", "") or self.get_query_argument("fields", ""):
+            if waiting := self._find_waiting(token):
+                return self._show_waiting(token, waiting)
+            return self.fail(409, NOT_WAITING)
         try:
             current = await self.maker.read_current(self.form, self.names)
             obstacle = await self.maker.find_obstacle(self.form)
         except RefusedError as error:
             return self.fail(404, str(error))
-        except BusyError:
-            return self.fail(503, BUSY)
+        except BusyError as error:
+            return self.fail(503, str(error))
         return self._show_form(current, fault=obstacle or "")
 
     async def post(self) -> None:
-        """Show the difference, or make the change of ``token``."""
+        """Lead to the difference, or make the change of ``token`` and lead to its result.
+
+        Each is a page that can be loaded again. A form with an error is answered at once, and its texts are not kept.
+        """
         typed = {field.name: self._read(field.name) for field in self.form.fields}
+        token = self.get_body_argument("token", "")
         if self.get_body_argument("again", ""):
-            return self._show_form(typed)
-        if token := self.get_body_argument("token", ""):
+            return self._lead_to("fields", token) if self._find_waiting(token) else self._show_form(typed)
+        if token:
             return await self._confirm(token)
         try:
-            preview = await self.maker.show(self.form, self.names, typed, self.visitor.shown_session)
+            token = await self.maker.show(self.form, self.names, typed, self.visitor.shown_session)
         except FieldErrors as errors:
             if isinstance(errors, TypedSecretError):
                 typed = {**errors.masked}
             return self._show_form(mask_refused(self.form.fields, typed), errors.errors, status=400)
         except RefusedError as error:
             return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=400)
-        except BusyError:
-            return self.fail(503, BUSY)
-        return self._show_preview(preview, typed)
+        except BusyError as error:
+            return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=503)
+        return self._lead_to("change", token)
 
-    async def _confirm(self, token: str) -> None:
+    def _find_waiting(self, token: str) -> Waiting | None:
+        """Return the change that waits under a token, if it is one of this session and of this form."""
         waiting = self.maker.waiting.get(token, self.visitor.shown_session)
         if waiting is None or (waiting.asked.form, waiting.asked.names) != (self.form, self.names):
+            return None
+        return waiting
+
+    def _lead_to(self, part: str, token: str) -> None:
+        """Redirect to the page with the difference of a change, or to the one with its fields."""
+        self.redirect(f"{self.form.url(*self.names.values())}?{part}={token}", status=303)
+
+    async def _confirm(self, token: str) -> None:
+        waiting = self._find_waiting(token)
+        if waiting is None:
             return self.fail(409, NOT_WAITING)
         try:
             result = await self.maker.confirm(waiting, self._who())
         except FieldErrors as errors:
             return self._show_form(waiting.asked.typed, errors.errors, status=409)
+        except (BusyError, UnavailableError):
+            return self._lead_to("change", token)
         except RefusedError as error:
             return self._show_form(waiting.asked.typed, fault=str(error), status=409)
-        except BusyError:
-            return self.fail(503, BUSY)
         return self.redirect(f"/changes/done/{result}", status=303)
 
     def _read(self, name: str) -> str:
@@ -115,9 +133,14 @@ class FormHandler(ConsoleHandler):
         fault = mask_credentials(fault)
         self._render("change_form", typed=shown, errors=errors, fault=fault, suggested=suggested)
 
-    def _show_preview(self, preview: Preview, typed: Mapping[str, str]) -> None:
-        kept = {field.name: typed[field.name] for field in self.form.fields if field.kind != "password"}
-        self._render("change_preview", preview=preview, kept=kept)
+    def _show_waiting(self, token: str, waiting: Waiting) -> None:
+        if not self.get_query_argument("change", ""):
+            return self._show_form(waiting.asked.typed)
+        session, name = self.visitor.shown_session, waiting.result
+        result = f"/changes/done/{name}" if name and self.maker.results.get(name, session) else ""
+        return self._render(
+            "change_preview", token=token, waiting=waiting, is_made=name is not None, result=result
+        )
 
     def _render(self, template: str, **values: Any) -> None:
         self.show(template, self.form.title, "workspaces", form=self.form, names=self.names, **values)

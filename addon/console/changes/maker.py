@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import secrets
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +15,8 @@ from addon.console.access.edits_allowed import find_unwritable, why_no_edits
 from addon.console.changes.field import FieldErrors, parse_fields, refuse_secrets
 from addon.console.changes.file_change import judge_file
 from addon.console.changes.form import Asked, Change, Done, Form, Place
-from addon.console.changes.waiting import SECRET_S, ExpiringValues, Result, Waiting
+from addon.console.changes.waiting import SECRET_S, ExpiringValues, Preview, Result, Waiting
 from addon.console.changes.wallet import judge_entry
-from addon.edits.diff import DiffLine
 from addon.edits.known_secrets import mask_known_secrets
 from addon.edits.workspace_files import EditError, lock_workspaces
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
@@ -43,23 +43,19 @@ class Who:
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """The content of the page that shows a change. ``token`` confirms the change."""
-
-    token: str
-    summary: str
-    lines: Sequence[DiffLine]
-    warnings: Sequence[str]
-    notes: Sequence[str]
-
-
 class BusyError(Exception):
-    """Too many changes wait already."""
+    """Too many changes wait already. ``str`` is one line for people."""
+
+    def __init__(self) -> None:
+        super().__init__("Too many changes are asked for at once. Try again.")
 
 
 class RefusedError(Exception):
     """The change can't be made. ``str`` is one line for people."""
+
+
+class UnavailableError(RefusedError):
+    """The change can't be made now, such as while another program has the ledger locked."""
 
 
 class Maker:
@@ -92,8 +88,8 @@ class Maker:
 
     async def show(
         self, form: Form, names: Mapping[str, str], typed: Mapping[str, str], session: str = ""
-    ) -> Preview:
-        """Return what a change would do. Only ``session`` can confirm it, see ``Who``.
+    ) -> str:
+        """Find out what a change would do. Return the token of its ``Waiting``, for ``session`` only, see ``Who``.
 
         Raises ``FieldErrors``, RefusedError and BusyError.
         """
@@ -103,7 +99,8 @@ class Maker:
 
         def plan() -> tuple[Asked, Change, Sequence[str]]:
             refuse_secrets(form.fields, typed, lambda text: mask_known_secrets(text, empty.place.settings))
-            asked = replace(empty, values=parse_fields(form.fields, typed))
+            values = parse_fields(form.fields, typed)
+            asked = replace(empty, values=values, random_id=secrets.token_hex(16))
             try:
                 change = form.plan(asked)
                 return asked, change, change.check(asked.place)
@@ -111,24 +108,25 @@ class Maker:
                 raise place_error(error, asked) from None
 
         asked, change, warnings = await self._run(plan)
-        token = self.waiting.put(Waiting(asked, change.digest), session)
-        return Preview(token, change.summary, change.lines, warnings, change.notes)
+        preview = Preview(change.summary, change.lines, warnings, change.notes)
+        return self.waiting.put(Waiting(asked, change.digest, preview), session)
 
     async def confirm(self, waiting: Waiting, who: Who) -> str:
         """Make a change, and return the name of its result. Asked again, return the same.
 
-        Raises RefusedError and BusyError. After BusyError, it can be asked again.
+        Raises RefusedError and BusyError. After UnavailableError and BusyError, it can be asked again.
         """
         making = waiting.making
         if making is None:
+            waiting.fault = ""
             making = waiting.making = asyncio.create_task(self._run(lambda: self._make(waiting, who)))
             making.add_done_callback(lambda made: self._forget_key(made, who.session))
         try:
             # The change goes on when the client of one of its confirmations leaves.
             return await asyncio.shield(making)
-        except BusyError:
+        except (BusyError, UnavailableError) as error:
             if waiting.making is making:
-                waiting.making = None
+                waiting.making, waiting.fault = None, str(error)
             raise
 
     def settle_dead(self) -> None:
@@ -164,8 +162,10 @@ class Maker:
         self._in_work += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except (EditError, SettingsError, StoreUnavailable, OSError, sqlite3.Error) as error:
+        except (EditError, SettingsError) as error:
             raise RefusedError(describe_error(error)) from None
+        except (StoreUnavailable, OSError, sqlite3.Error) as error:
+            raise UnavailableError(describe_error(error)) from None
         finally:
             self._in_work -= 1
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from addon.console.changes.form import Asked
+from addon.edits.diff import DiffLine
 from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
 
@@ -18,13 +19,37 @@ SECRET_S: Final = 60.0
 """How long a new key is in memory, if it is not shown before."""
 
 
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The content of the page that shows a change."""
+
+    summary: str
+    lines: Sequence[DiffLine]
+    warnings: Sequence[str]
+    notes: Sequence[str]
+
+
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A change that was shown. ``making`` is its way from the first confirmation on."""
+    """A change that was shown, as ``preview``, of a file with this ``digest``.
+
+    ``making`` is its way from the first confirmation on. ``fault`` is why that could not be made now: it can be
+    confirmed again.
+    """
 
     asked: Asked
     digest: str
+    preview: Preview
     making: "asyncio.Task[str] | None" = None
+    fault: str = ""
+
+    @property
+    def result(self) -> str | None:
+        """The name of the result, None while the change is not made."""
+        making = self.making
+        if making is None or not making.done() or making.cancelled() or making.exception():
+            return None
+        return making.result()
 
 
 @dataclass(slots=True, eq=False)

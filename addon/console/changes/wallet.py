@@ -14,7 +14,7 @@ from addon.edits.workspace_files import EditError, find_file
 from addon.settings.conf_schema import ProxyConf
 from addon.store.ledger.audit import Evidence, Outcome
 from addon.store.ledger.report import find_entry, open_report
-from addon.store.protocol import WalletEntry
+from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.wallet import (
     BELOW_ZERO,
     EntryRefused,
@@ -94,13 +94,13 @@ class WalletChange:
 
 @contextmanager
 def _reporting() -> Iterator[None]:
-    """Turn the refusal of an entry into an ``EditError``."""
+    """Turn the refusal of an entry into an ``EditError``, and a fault of the ledger into ``StoreUnavailable``."""
     try:
         yield
     except EntryRefused as error:
         raise EditError(str(error)) from None
     except sqlite3.Error as error:
-        raise EditError(f"the ledger can't be read: {error}") from None
+        raise StoreUnavailable(f"the ledger can't be read: {error}") from None
 
 
 def _find_stored(conf: ProxyConf, entry: WalletEntry) -> WalletEntry | None:
@@ -130,7 +130,7 @@ def _plan_debit(asked: Asked) -> Change:
 def _plan(asked: Asked, amount_nanousd: int) -> Change:
     conf, workspace = asked.place.settings.conf, asked.names["workspace"]
     find_file(asked.place.folder, workspace)
-    entry = make_credit(workspace, amount_nanousd, asked.values["reference"])
+    entry = make_credit(workspace, amount_nanousd, asked.values["reference"], asked.random_id)
     with _reporting():
         balance = read_balance_nanousd(conf, workspace)
     return WalletChange(entry, balance, conf.state.backend == "redis")

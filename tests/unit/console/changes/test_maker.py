@@ -38,16 +38,19 @@ def lines(conf: Path) -> list[dict[str, Any]]:
 async def make(maker: Maker, form: Form, names: Mapping[str, str], **typed: str) -> str:
     """Show a change, and confirm it."""
     current = await maker.read_current(form, names)
-    preview = await maker.show(form, names, {**current, **typed})
-    waiting = maker.waiting.get(preview.token, "")
+    token = await maker.show(form, names, {**current, **typed})
+    waiting = maker.waiting.get(token, "")
     assert waiting is not None
     return await maker.confirm(waiting, WHO)
 
 
 async def test_nothing_is_changed_before_the_confirmation(maker: Maker, conf: Path) -> None:
     before = (conf.parent / ACME).read_bytes()
-    preview = await maker.show(keys.SET, CI, {"label": "CI"})
-    assert [str(line) for line in preview.lines if line.kind in ("added", "removed")] == ['+label = "CI"']
+    token = await maker.show(keys.SET, CI, {"label": "CI"})
+    waiting = maker.waiting.get(token, "")
+    assert waiting is not None
+    lines_shown = [str(line) for line in waiting.preview.lines if line.kind in ("added", "removed")]
+    assert lines_shown == ['+label = "CI"']
     assert (conf.parent / ACME).read_bytes() == before
     assert lines(conf) == []
 
@@ -65,8 +68,8 @@ async def test_a_change_keeps_comments_and_has_one_line(maker: Maker, conf: Path
 
 
 async def test_confirmations_at_once_make_one_change(maker: Maker, conf: Path) -> None:
-    preview = await maker.show(keys.CREATE, AT_ACME, {"label": "twice"})
-    waiting = maker.waiting.get(preview.token, "")
+    token = await maker.show(keys.CREATE, AT_ACME, {"label": "twice"})
+    waiting = maker.waiting.get(token, "")
     assert waiting is not None
     results = await asyncio.gather(*(maker.confirm(waiting, WHO) for _ in range(5)))
     assert len(set(results)) == 1
@@ -91,12 +94,12 @@ async def test_a_new_key_is_shown_once_and_is_nowhere_else(maker: Maker, conf: P
 
 @pytest.mark.parametrize("new", ["# by hand\n", ""], ids=["changed", "changed and back"])
 async def test_a_file_that_has_changed_since_is_refused(maker: Maker, conf: Path, new: str) -> None:
-    preview = await maker.show(keys.SET, CI, {"label": "CI"})
+    token = await maker.show(keys.SET, CI, {"label": "CI"})
     edit(conf.parent / ACME, "", "# by hand\n")
     if not new:
         edit(conf.parent / ACME, "# by hand\n", "")
     before = (conf.parent / ACME).read_bytes()
-    waiting = maker.waiting.get(preview.token, "")
+    waiting = maker.waiting.get(token, "")
     assert waiting is not None
     if new:
         with pytest.raises(RefusedError, match="the file has changed since"):
@@ -128,8 +131,10 @@ async def test_all_wrong_fields_are_named(maker: Maker) -> None:
 
 
 async def test_a_new_warning_is_shown(maker: Maker) -> None:
-    preview = await maker.show(keys.SET, CI, {"expires_at": "2d"})
-    assert any("expires" in warning for warning in preview.warnings)
+    token = await maker.show(keys.SET, CI, {"expires_at": "2d"})
+    waiting = maker.waiting.get(token, "")
+    assert waiting is not None
+    assert any("expires" in warning for warning in waiting.preview.warnings)
 
 
 async def test_a_key_is_changed_rotated_and_revoked(maker: Maker, conf: Path) -> None:
@@ -145,10 +150,10 @@ async def test_a_key_is_changed_rotated_and_revoked(maker: Maker, conf: Path) ->
 
 async def test_a_key_of_a_file_that_does_not_load_is_revoked(maker: Maker, conf: Path) -> None:
     edit(conf.parent / ACME, 'plan = "pro"', 'plan = "gold"')
-    preview = await maker.show(keys.REVOKE, CI, {})
-    assert "plan" in preview.warnings[0]
-    waiting = maker.waiting.get(preview.token, "")
+    token = await maker.show(keys.REVOKE, CI, {})
+    waiting = maker.waiting.get(token, "")
     assert waiting is not None
+    assert "plan" in waiting.preview.warnings[0]
     with pytest.raises(RefusedError, match="turned off in its file, which does not load"):
         await maker.confirm(waiting, WHO)
     # It says that it is not done yet. But the file was changed, so there is a line.
@@ -158,14 +163,15 @@ async def test_a_key_of_a_file_that_does_not_load_is_revoked(maker: Maker, conf:
 
 async def test_one_reference_is_credited_once(maker: Maker, conf: Path) -> None:
     first = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "12.5", "reference": "invoice 7"})
-    assert [line.text for line in first.lines][1:] == ["balance 0.00 USD", "balance 12.50 USD"]
     again = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "12.5", "reference": "invoice 7"})
-    for preview in (first, again):
-        waiting = maker.waiting.get(preview.token, "")
+    for token in (first, again):
+        waiting = maker.waiting.get(token, "")
         assert waiting is not None
+        shown = [line.text for line in waiting.preview.lines]
+        assert shown[1:] == ["balance 0.00 USD", "balance 12.50 USD"]
         result = maker.results.get(await maker.confirm(waiting, WHO), WHO.session)
         assert result is not None
-        assert result.is_made == (preview is first)
+        assert result.is_made == (token is first)
     [line] = lines(conf)
     assert "invoice 7" in line["change"]
     with pytest.raises(RefusedError, match="already entered"):
@@ -221,9 +227,9 @@ async def change_until_killed(conf, ready):
     while True:
         current = await maker.read_current(keys.SET, CI)
         number = int(current["request_cap"] or 0) + 1
-        preview = await maker.show(keys.SET, CI, {**current, "request_cap": str(number)})
+        token = await maker.show(keys.SET, CI, {**current, "request_cap": str(number)})
         os.write(ready, b"x")
-        await maker.confirm(maker.waiting.get(preview.token, ""), Who("::1", ""))
+        await maker.confirm(maker.waiting.get(token, ""), Who("::1", ""))
 
 conf, rounds = Path(sys.argv[1]), int(sys.argv[2])
 for _ in range(rounds):
@@ -260,8 +266,8 @@ def test_a_change_has_one_line_whenever_its_process_is_killed(conf: Path) -> Non
 async def test_a_change_that_found_no_place_can_be_confirmed_again(maker: Maker, conf: Path) -> None:
     waiting = []
     for number in range(MAX_WAITING + 2):
-        shown = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "1", "reference": f"INV-{number}"})
-        waiting.append(maker.waiting.get(shown.token, ""))
+        token = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "1", "reference": f"INV-{number}"})
+        waiting.append(maker.waiting.get(token, ""))
     first = await asyncio.gather(*(maker.confirm(one, WHO) for one in waiting if one), return_exceptions=True)
     assert [type(one) for one in first].count(BusyError) == 2
     again = await asyncio.gather(*(maker.confirm(one, WHO) for one in waiting if one))
@@ -270,16 +276,16 @@ async def test_a_change_that_found_no_place_can_be_confirmed_again(maker: Maker,
 
 
 async def test_a_change_and_its_result_are_for_one_session(maker: Maker) -> None:
-    preview = await maker.show(keys.CREATE, AT_ACME, {}, WHO.session)
-    assert maker.waiting.get(preview.token, "") is None
-    assert maker.waiting.get(preview.token, "fedcba9876543210") is None
-    waiting = maker.waiting.get(preview.token, WHO.session)
+    token = await maker.show(keys.CREATE, AT_ACME, {}, WHO.session)
+    assert maker.waiting.get(token, "") is None
+    assert maker.waiting.get(token, "fedcba9876543210") is None
+    waiting = maker.waiting.get(token, WHO.session)
     assert waiting is not None
     result = await maker.confirm(waiting, WHO)
     assert maker.results.get(result, "fedcba9876543210") is None
     assert maker.results.get(result, WHO.session) is not None
     other = await maker.show(keys.SET, CI, {"label": "CI"}, "fedcba9876543210")
     maker.forget(WHO.session)
-    assert maker.waiting.get(preview.token, WHO.session) is None
+    assert maker.waiting.get(token, WHO.session) is None
     assert maker.results.get(result, WHO.session) is None
-    assert maker.waiting.get(other.token, "fedcba9876543210") is not None
+    assert maker.waiting.get(other, "fedcba9876543210") is not None

@@ -18,10 +18,10 @@ async def test_an_own_key_is_sealed_and_never_shown(
 ) -> None:
     before = text_of(acme)
     typed = {**await maker.read_current(own_keys.ADD, AT_ACME), "provider": "OPENAI", "secret": SECRET}
-    preview = await maker.show(own_keys.ADD, AT_ACME, typed)
-    waiting = maker.waiting.get(preview.token, "")
+    token = await maker.show(own_keys.ADD, AT_ACME, typed)
+    waiting = maker.waiting.get(token, "")
     assert waiting is not None
-    assert SECRET not in f"{preview}{waiting.asked.typed}{waiting.asked.values}"
+    assert SECRET not in f"{waiting.preview}{waiting.asked.typed}{waiting.asked.values}"
     await make(maker, own_keys.ADD, AT_ACME, provider="OPENAI", secret=SECRET)
     [token] = re.findall(r'"sealed:([^"]+)"', text_of(acme))
     assert Fernet(master_key).decrypt(token).decode() == SECRET
