@@ -6,7 +6,6 @@ These gateways cut off a client that reads nothing for half a second. The count 
 import json
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +14,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
+from rig.memory import resident_bytes
 from rig.raw_clients import RawClient
 from rig.raw_http2_client import RawHttp2Client
 from rig.scripts import UNTIL_CLIENT_LEAVES, Received, Step, chunk, event, http_chunk, ordinary, response_head
@@ -64,10 +64,6 @@ def gateways(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> di
     for gateway in made.values():
         gateway.keys = {"ci": key}
     return made
-
-
-def resident_bytes(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * 4096
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from rig.bounds import BOUND_S
 from rig.commands import run_alone
 from rig.configuration import Configuration, key_hash
 from rig.gateway import Gateway
-from rig.processes import MITMDUMP, Mitmdump, run_to_its_end
+from rig.processes import ANY_PORT, MITMDUMP, Mitmdump, run_to_its_end
 from rig.settings_files import replace
 from rig.upstream import Upstream
 
@@ -29,7 +29,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "mitmdump": {
         "kind": Mitmdump,
         "program": MITMDUMP,
-        "arguments": ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.1:0"),
+        "arguments": ANY_PORT,
     },
 }
 ACME, BARE = "policies/workspaces/acme.toml", "policies/workspaces/bare.toml"

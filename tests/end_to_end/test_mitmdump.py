@@ -3,7 +3,6 @@
 import json
 import re
 import socket
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,29 +13,15 @@ import httpx
 import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
-from rig.configuration import Configuration, new_key, workspace
+from rig.configuration import new_key, workspace
 from rig.gateway import Gateway
-from rig.processes import MITMDUMP, MITMDUMP_SCRIPT, Mitmdump, run_to_its_end
+from rig.processes import ANY_PORT, MITMDUMP, MITMDUMP_SCRIPT, Mitmdump, with_default_port
 from rig.raw_clients import RawClient, request_bytes
+from rig.redis_server import free_port
 from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
-
-# mitmproxy listens on its default port before it reads any addon; tests that run at once need different ones.
-DEFAULT_PORT = """
-from mitmproxy.proxy.mode_specs import ProxyMode
-ProxyMode.default_port = {port}
-from mitmproxy.tools.main import mitmdump
-mitmdump()
-"""
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as once:
-        port: int = once.getsockname()[1]
-    return port
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +32,6 @@ def default_port() -> int:
 @pytest.fixture(scope="module")
 def shared(start_gateway: StartGateway, default_port: int) -> Gateway:
     """A mitmdump with only the path of proxy.conf, and a timeout of a second for silent connections."""
-    program = ("-c", DEFAULT_PORT.format(port=default_port))
     listen = {"host": "127.0.0.3", "port": 0}
     keys = {"ci": new_key(), "hops": new_key()}
     workspaces = {
@@ -56,7 +40,7 @@ def shared(start_gateway: StartGateway, default_port: int) -> Gateway:
     }
     made = start_gateway(
         kind=Mitmdump,
-        program=program,
+        program=with_default_port(default_port),
         arguments=("--set", "tcp_timeout=1"),
         sections={"listen": listen},
         workspaces=workspaces,
@@ -182,8 +166,7 @@ def test_clients_on_public_addresses_are_served_and_there_are_no_pages(start_gat
         "from mitmproxy.tools.main import mitmdump\n"
         "mitmdump()"
     )
-    arguments = ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.1:0")
-    gateway = start_gateway(kind=Mitmdump, program=("-c", report), arguments=arguments)
+    gateway = start_gateway(kind=Mitmdump, program=("-c", report), arguments=ANY_PORT)
     assert gateway.stop() == 0
     assert "False False lazy False False" in gateway.stderr_lines
 
@@ -192,9 +175,8 @@ def test_a_log_line_says_that_workers_of_the_file_do_not_apply(
     start_gateway: StartGateway, mitmdump: Gateway
 ) -> None:
     assert not any("workers" in line["message"] for line in mitmdump.logs)
-    arguments = ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.1:0")
     sections = {"listen": {"workers": 2}}
-    gateway = start_gateway(kind=Mitmdump, program=MITMDUMP, arguments=arguments, sections=sections)
+    gateway = start_gateway(kind=Mitmdump, program=MITMDUMP, arguments=ANY_PORT, sections=sections)
     line = gateway.wait_for_log(lambda line: "workers" in line["message"])
     assert (line["level"], gateway.children()) == ("warning", [])
     assert gateway.stop() == 0
@@ -278,83 +260,9 @@ def test_no_log_line_is_shown_again_unmasked(start_gateway: StartGateway) -> Non
         "from mitmproxy.tools.main import mitmdump\n"
         "mitmdump()"
     )
-    arguments = ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.1:0")
-    gateway = start_gateway(kind=Mitmdump, program=("-c", code), arguments=arguments)
+    gateway = start_gateway(kind=Mitmdump, program=("-c", code), arguments=ANY_PORT)
     line = gateway.wait_for_log(lambda line: line["logger"] == "tollgate.test")
     assert line["message"].startswith("a provider said ")
     assert gateway.stop() == 0
     gateway.assert_no_secret_logged([key])
     assert not any("a provider said" in line for line in gateway.later_stdout())
-
-
-# Refused starts.
-
-
-def _refused(folder: Path, **changes: object) -> str:
-    arguments = ("--listen-host", "127.0.0.1", "--listen-port", "0")
-    settings = {"workspaces": {"empty": workspace()}, "program": MITMDUMP, "arguments": arguments} | changes
-    ended = run_to_its_end(Configuration({}, {}, **settings), folder, mitmdump=True)  # type: ignore[arg-type]
-    assert ended.returncode == 1, ended
-    return ended.stdout + ended.stderr
-
-
-def test_settings_that_do_not_load_end_the_process(tmp_path: Path) -> None:
-    said = _refused(tmp_path, sections={"limits": {"pro_rmp": 3}})
-    [line] = [line for line in said.splitlines() if "limits.pro_rmp: unknown key" in line]
-    assert "the gateway can't start: " in line
-    assert "Traceback" not in said
-
-
-def test_a_ledger_that_can_not_be_opened_ends_the_process(tmp_path: Path) -> None:
-    assert "catalog_data: can't be opened" in _refused(
-        tmp_path, sections={"paths": {"database": "catalog_data"}}
-    )
-
-
-def test_a_taken_admin_port_ends_the_process(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = _refused(tmp_path, sections={"admin": {"port": port}})
-    assert f"can't listen on 127.0.0.1:{port}" in said
-
-
-def test_a_taken_port_of_the_file_ends_the_process(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        listen = {"host": "127.0.0.1", "port": port}
-        program = ("-c", DEFAULT_PORT.format(port=free_port()))
-        said = _refused(tmp_path, sections={"listen": listen}, program=program, arguments=())
-    assert f"failed to listen on 127.0.0.1:{port}" in said
-
-
-@pytest.mark.parametrize("mode", ["regular@127.0.0.1:0", "reverse:http://127.0.0.1:{port}@127.0.0.1:0"])
-def test_a_mitmproxy_that_serves_on_without_settings_forwards_nothing(
-    start_gateway: StartGateway, upstream: Upstream, mode: str
-) -> None:
-    """mitmdump ends when an addon fails to load; another program around mitmproxy may not."""
-    code = (
-        "from mitmproxy.addons.errorcheck import ErrorCheck\n"
-        "async def go_on(self): pass\n"
-        "ErrorCheck.shutdown_if_errored = go_on\n"
-        "from mitmproxy.tools.main import mitmdump\n"
-        "mitmdump()"
-    )
-    target = f"127.0.0.1:{upstream.port}"
-    gateway = start_gateway(
-        kind=Mitmdump,
-        program=("-c", code),
-        arguments=("--mode", mode.format(port=upstream.port), "--set", "connection_strategy=lazy"),
-        sections={"limits": {"pro_rmp": 3}},
-    )
-    for request in (
-        request_bytes("POST", CHAT, gateway.headers.items(), b'{"messages": []}'),
-        request_bytes("GET", f"http://{target}/v1/models", []),
-        request_bytes("CONNECT", target, []),
-    ):
-        with RawClient(gateway.url) as raw:
-            raw.send(request)
-            assert raw.read_answer().status >= 400
-    assert upstream.requests == []
-    assert gateway.stop() == 0
-    with pytest.raises(sqlite3.OperationalError):
-        gateway.ledger_rows()

@@ -1,12 +1,12 @@
 """Many open and silent streams: the memory of each in a worker, and the detection of a client that left."""
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
+from rig.memory import resident_bytes
 from rig.raw_clients import RawClient
 from rig.scripts import UNTIL_CLIENT_LEAVES, chunk, chunked, event
 
@@ -14,10 +14,6 @@ STREAMS = 100
 MAX_BYTES = 125 * 1024
 """Of one stream from a plain client to a provider on TLS; 2,000 of them then take 250 MB."""
 WARM = 10
-
-
-def resident_bytes(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * 4096
 
 
 def open_stream(gateway: Gateway) -> RawClient:

@@ -14,6 +14,11 @@ def _status_mb(gateway: Gateway, name: str) -> float:
     return int(found[1]) * 1024 / 1e6
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process now."""
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * 4096
+
+
 class Growth:
     """The memory that a gateway took since this object was made."""
 

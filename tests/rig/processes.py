@@ -18,6 +18,8 @@ MITMDUMP_SCRIPT = (str(Path(sys.executable).with_name("mitmdump")),)
 """mitmproxy's own command, in a new interpreter."""
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
 MITMWEB = ("-c", "from mitmproxy.tools.main import mitmweb; mitmweb()")
+ANY_PORT = ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.1:0")
+"""Arguments of a mitmproxy that serves on a free port."""
 
 
 def with_wire(**bounds: float) -> tuple[str, str]:
@@ -28,6 +30,20 @@ def with_wire(**bounds: float) -> tuple[str, str]:
         "from addon.gateway import addon as gateway\n"
         f"gateway.WireSettings = functools.partial(gateway.WireSettings, **{bounds})\n"
         "cli.main()"
+    )
+    return "-c", code
+
+
+def with_default_port(port: int) -> tuple[str, str]:
+    """Return a program: mitmdump with another default port.
+
+    mitmproxy listens on its default port before it reads any addon. Tests that run at once need different ones.
+    """
+    code = (
+        "from mitmproxy.proxy.mode_specs import ProxyMode\n"
+        f"ProxyMode.default_port = {port}\n"
+        "from mitmproxy.tools.main import mitmdump\n"
+        "mitmdump()"
     )
     return "-c", code
 
