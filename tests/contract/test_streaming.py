@@ -1,6 +1,5 @@
 """Contract, "Streaming chunk" and the streamed answer of POST /v1/chat/completions, event by event."""
 
-import json
 from typing import Any
 
 import httpx
@@ -9,21 +8,10 @@ from conftest import Chat
 from rig.configuration import PROVIDER_KEY
 from rig.gateway import Gateway
 from rig.scripts import DONE, USAGE, Script, chunk, chunked, completion, event, until_close, whole
+from rig.stream_events import events_of
 from rig.upstream import Upstream
 
 SLUG = "tester-large"
-
-
-def events_of(answer: httpx.Response) -> list[Any]:
-    """Check the framing of a stream. Return its payloads, with ``[DONE]`` as text."""
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    assert "\r" not in answer.text
-    *events, rest = answer.text.split("\n\n")
-    assert rest == ""
-    assert all(event.startswith("data: ") and "\n" not in event for event in events)
-    payloads = [event.removeprefix("data: ") for event in events]
-    return [payload if payload == "[DONE]" else json.loads(payload) for payload in payloads]
 
 
 def framed(*chunks: dict[str, Any]) -> list[Any]:

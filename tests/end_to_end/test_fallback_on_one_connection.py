@@ -17,6 +17,7 @@ import httpx
 import pytest
 import trustme
 from conftest import StartGateway
+from rig.attempt_checks import SECOND_NANOUSD, assert_paid, assert_served
 from rig.bounds import BOUND_S
 from rig.faults import FAULTS, Fault, silence
 from rig.gateway import Gateway
@@ -26,8 +27,6 @@ from rig.scripts import Received
 from rig.situation import Situation
 from rig.situations import PATH, Found, Situations
 from rig.upstream import Upstream
-
-from end_to_end.test_fault_matrix import SECOND_NANOUSD, assert_paid, assert_served
 
 FORMS = {"whole": False, "stream": True}
 # One after another, each call waits for the timeouts of the earlier ones. So one timeout must be enough.

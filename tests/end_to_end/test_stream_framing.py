@@ -5,15 +5,8 @@ import json
 import pytest
 from conftest import Chat
 from rig.configuration import PROVIDER_KEY
-from rig.scripts import (
-    DONE,
-    USAGE,
-    Received,
-    Script,
-    chunk,
-    chunked,
-    event,
-)
+from rig.scripts import DONE, USAGE, Received, Script, chunk, chunked, event
+from rig.upstream import Upstream
 
 BOM = b"\xef\xbb\xbf"
 

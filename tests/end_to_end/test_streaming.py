@@ -14,17 +14,7 @@ from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.memory import resident_bytes
 from rig.raw_clients import RawClient, request_bytes
-from rig.scripts import (
-    DONE,
-    UNTIL_CLIENT_LEAVES,
-    USAGE,
-    Gate,
-    Step,
-    chunk,
-    chunked,
-    event,
-    ordinary,
-)
+from rig.scripts import DONE, UNTIL_CLIENT_LEAVES, USAGE, Gate, Step, chunk, chunked, event, ordinary
 from rig.streams import HI, PATH, STREAMED, ask_for_stream
 from rig.upstream import Upstream
 

@@ -14,15 +14,7 @@ from rig.configuration import PROVIDER_KEY
 from rig.gateway import Gateway
 from rig.settings_files import replace
 from rig.upstream import Upstream
-from rig.workers import (
-    CALLERS,
-    TWO,
-    all_serve,
-    make_call,
-    served_by,
-    wait_for_successor,
-    worker_pids,
-)
+from rig.workers import CALLERS, TWO, all_serve, make_call, served_by, wait_for_successor, worker_pids
 
 from addon.settings.snapshot import SNAPSHOT_FILE
 
