@@ -56,10 +56,11 @@ LONG = [
     for name in (
         "end_to_end/test_money_under_load.py",
         "end_to_end/test_workers.py",
+        "end_to_end/test_worker_deaths.py",
         "end_to_end/test_corpus_replay.py",
         "end_to_end/test_crash.py",
         "browser",
-        "end_to_end/test_canary.py",
+        "end_to_end/canary",
         "end_to_end/test_run_sh.py",
         "end_to_end/test_fault_matrix.py",
         "unit/store/ledger/test_file_processes.py",
@@ -82,6 +83,10 @@ LONG = [
 """The files and folders that take longest, the longest first."""
 
 
+TOGETHER = ("tests/browser", "tests/end_to_end/canary")
+"""Folders whose files share a browser or a gateway. Each process that runs one of the files would need its own."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Exempt the objects of the collection from garbage collection: most of them live until the end of the run."""
@@ -102,13 +107,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Run all tests in a browser in one process: each process would need a browser and its gateways."""
+    """Run all files of a folder of ``TOGETHER`` in one process."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            return "tests/browser" if file.startswith("tests/browser/") else file
+            return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 

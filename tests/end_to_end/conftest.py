@@ -10,7 +10,7 @@ from rig.upstream import Upstream
 from rig.workers import TWO, all_serve
 
 # A failed check of these modules shows its values, as one of a test does.
-pytest.register_assert_rewrite("rig.attempt_checks", "rig.simulation.checks")
+pytest.register_assert_rewrite("rig.attempt_checks", "rig.explained_calls", "rig.simulation.checks")
 
 
 @pytest.fixture

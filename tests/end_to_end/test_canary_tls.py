@@ -12,13 +12,12 @@ import trustme
 from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.canaries import seen_in_answer
-from rig.canary_scene import CANARIES, CLIENT_HEADERS, KEYS, MESSAGES, PROMPT
+from rig.canary_requests import BODIES, KEY, RAW
+from rig.canary_scene import CANARIES, CHAT, CLIENT_HEADERS, KEYS, MESSAGES, PROMPT
 from rig.configuration import model, provider, workspace
 from rig.gateway import Gateway
-from rig.raw_clients import RawClient
+from rig.raw_clients import RawClient, request_bytes
 from rig.upstream import Upstream
-
-from end_to_end.test_canary import BODIES, CHAT, KEY, RAW, request_bytes
 
 RECORD = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 """The beginning of a TLS record with a ClientHello."""

@@ -1,23 +1,17 @@
 """``tollgate explain`` and a live call agree: the same requests are explained and then sent to one real gateway."""
 
-import json
-import threading
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from click.testing import CliRunner
-from conftest import HELLO, StartGateway
-from rig.bounds import BOUND_S
-from rig.configuration import PROVIDER_KEY, new_key
-from rig.explained import CUSTOMER_KEY, ENVIRONMENT, MAX_REQUEST_BYTES, NAMES, TOOLS, settings, write_policy
+from conftest import StartGateway
+from rig.configuration import new_key
+from rig.explained import MAX_REQUEST_BYTES, NAMES, TOOLS, settings, write_policy
+from rig.explained_calls import Live, assert_sent_as_explained, body_of, dropped_header
 from rig.gateway import Gateway
 from rig.money import holds
-from rig.scripts import Received, Script, ordinary, whole
+from rig.scripts import whole
 from rig.upstream import Upstream
-
-from addon.cli import main
 
 
 def said(text: str) -> dict[str, Any]:
@@ -102,72 +96,6 @@ REFUSED: dict[str, tuple[str, dict[str, Any] | bytes, int, str]] = {
 }
 
 
-class Live:
-    """A gateway over an upstream of all dialects. ``held`` has the holds at the time of each upstream request."""
-
-    def __init__(self, gateway: Gateway, upstream: Upstream) -> None:
-        self.gateway = gateway
-        self.upstream = upstream
-        self.held: list[list[dict[str, Any]]] = []
-        self._lock = threading.Lock()
-        upstream.behave(self._answer)
-
-    @property
-    def ledger(self) -> Path:
-        return self.gateway.folder / "var" / "tollgate.db"
-
-    def explain(self, key: str, content: bytes) -> dict[str, Any]:
-        # An earlier call has ended, and its cost is counted, once its hold is gone.
-        self.gateway.wait_until(lambda: holds(self.ledger) == [])
-        name = "plain" if key == "retired" else key
-        words = [
-            "explain",
-            "--workspace",
-            name,
-            "--key",
-            key,
-            "--json",
-            "--conf",
-            f"{self.gateway.folder}/proxy.conf",
-        ]
-        result = CliRunner(env=ENVIRONMENT).invoke(main, [*words, "-"], input=content)
-        assert result.exit_code == 0, result.output
-        for secret in (*self.gateway.keys.values(), PROVIDER_KEY, CUSTOMER_KEY):
-            assert secret not in result.output
-        found: dict[str, Any] = json.loads(result.stdout)
-        return found
-
-    def call(self, key: str, content: bytes) -> httpx.Response:
-        self.upstream.requests.clear()
-        self.held.clear()
-        headers = {"Authorization": f"Bearer {self.gateway.keys[key]}", "Content-Type": "application/json"}
-        url = f"{self.gateway.url}/v1/chat/completions"
-        return httpx.post(url, content=content, headers=headers, timeout=BOUND_S, trust_env=False)
-
-    def row(self, answer: httpx.Response) -> dict[str, Any]:
-        return self.gateway.wait_for_row(answer.headers["x-request-id"])
-
-    def _answer(self, request: Received) -> Script:
-        with self._lock:
-            self.held.append(holds(self.ledger))
-        if request.target.endswith("/messages"):
-            block = {"type": "text", "text": "hi"}
-            usage = {"input_tokens": 9, "output_tokens": 2}
-            return whole(
-                {"id": "m", "type": "message", "content": [block], "stop_reason": "end_turn", "usage": usage}
-            )
-        if ":generateContent" in request.target:
-            candidate = {"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}
-            counts = {"promptTokenCount": 9, "candidatesTokenCount": 2, "totalTokenCount": 11}
-            return whole({"candidates": [candidate], "usageMetadata": counts})
-        own = CUSTOMER_KEY in str(request.header("authorization"))
-        if request.json()["model"] in ("broken-1", "broken-3") or (
-            request.json()["model"] == "broken-2" and own
-        ):
-            return whole({"error": {"message": "down"}}, status=500)
-        return ordinary(request)
-
-
 @pytest.fixture(scope="module")
 def _gateway(
     start_gateway: StartGateway, upstreams: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
@@ -185,28 +113,6 @@ def live(_gateway: Gateway, upstream: Upstream) -> Live:
     return Live(_gateway, upstream)
 
 
-def body_of(asked: dict[str, Any] | bytes) -> bytes:
-    if isinstance(asked, bytes):
-        return asked
-    return json.dumps({"messages": HELLO} | asked, ensure_ascii=False).encode()
-
-
-def dropped(attempt: dict[str, Any]) -> str | None:
-    """Return the header that follows from the changes. A null, a cap and a stream are never in it."""
-    listed = [
-        field for field in attempt["fields"] if field["action"] == "dropped" and "null" not in field["reason"]
-    ]
-    named = {field["field"] for field in listed} - {"stream", "stream_options"}
-    return ", ".join(sorted(named)) or None
-
-
-def assert_sent_as_explained(attempt: dict[str, Any], received: Received, held: list[dict[str, Any]]) -> None:
-    assert attempt["refusal"] is None
-    assert attempt["url"].endswith(received.target)
-    assert attempt["body"] == received.json()
-    assert [hold["amount_nanousd"] for hold in held] == [attempt["hold_nanousd"]]
-
-
 @pytest.mark.parametrize("case", SERVED)
 def test_the_request_the_hold_and_the_row_are_as_explained(live: Live, case: str) -> None:
     key, asked = SERVED[case]
@@ -221,7 +127,7 @@ def test_the_request_the_hold_and_the_row_are_as_explained(live: Live, case: str
         assert live.upstream.requests == []
     else:
         assert_sent_as_explained(attempt, live.upstream.last, live.held[-1])
-    assert answer.headers.get("x-gateway-dropped") == dropped(attempt)
+    assert answer.headers.get("x-gateway-dropped") == dropped_header(attempt)
     row = live.row(answer)
     for column in ("model_slug", "provider", "mode", "upstream_model_id", "fallback"):
         assert row[column] == attempt[column], column
@@ -257,7 +163,7 @@ def test_the_second_attempt_is_made_as_explained(live: Live, key: str, name: str
         assert_sent_as_explained(attempt, request, held)
     first, second = report["attempts"]
     assert (first["fallback"], second["fallback"]) == (False, True)
-    assert answer.headers.get("x-gateway-dropped") == dropped(second)
+    assert answer.headers.get("x-gateway-dropped") == dropped_header(second)
     row = live.row(answer)
     assert (row["attempts"], row["model_slug"], row["mode"]) == (2, second["model_slug"], second["mode"])
 

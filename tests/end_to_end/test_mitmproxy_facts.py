@@ -9,7 +9,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.money import holds
-from rig.processes import with_wire
+from rig.processes import with_broken_function, with_wire
 from rig.raw_clients import RawClient, request_bytes
 from rig.raw_http2_client import RawHttp2Client
 from rig.scripts import DONE, Gate, chunk, chunked, event
@@ -26,22 +26,10 @@ def _chat(gateway: Gateway, **changes: Any) -> bytes:
     return request_bytes("POST", CHAT, gateway.headers.items(), _body(**changes))
 
 
-# A program: the ordinary command line with one function that raises.
-SABOTAGE = """
-import importlib
-def broken(*_, **__):
-    raise RuntimeError("sabotaged")
-setattr(importlib.import_module({module!r}){owner}, {name!r}, broken)
-from addon.cli import main
-main()
-"""
-
-
 def _start_broken(start_gateway: StartGateway, module: str, owner: str, name: str) -> Gateway:
     # Nothing ends the call of a broken step. A short drain keeps the tests from waiting for it.
     sections = {"listen": {"drain_timeout_s": 1}}
-    code = SABOTAGE.format(module=module, owner=owner, name=name)
-    return start_gateway(program=("-c", code), sections=sections)
+    return start_gateway(program=with_broken_function(module, owner, name), sections=sections)
 
 
 CALL, ATTEMPT = "addon.calls.call", "addon.calls.attempt_runner"

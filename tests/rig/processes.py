@@ -34,6 +34,19 @@ def with_wire(**bounds: float) -> tuple[str, str]:
     return "-c", code
 
 
+def with_broken_function(module: str, owner: str, name: str) -> tuple[str, str]:
+    """Return a program: ``tollgate`` with a function, or a method of a class like ``.Owner``, that raises."""
+    code = (
+        "import importlib\n"
+        "def broken(*_, **__):\n"
+        "    raise RuntimeError('sabotaged')\n"
+        f"setattr(importlib.import_module({module!r}){owner}, {name!r}, broken)\n"
+        "from addon.cli import main\n"
+        "main()"
+    )
+    return "-c", code
+
+
 def with_default_port(port: int) -> tuple[str, str]:
     """Return a program: mitmdump with another default port.
 
