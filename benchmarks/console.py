@@ -22,8 +22,6 @@ from benchmarks.procfs import cpu_s
 from benchmarks.tables import Cell, table
 from benchmarks.traffic import Scenario, Target
 
-AIM_MS: Final = 100
-"""The processor time that the front page may take for its usual time, the last 24 hours."""
 PAGES: Final = 10
 """How many pages make one figure."""
 WORKSPACES: Final = 50

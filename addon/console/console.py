@@ -9,10 +9,10 @@ from typing import Any, Final, override
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, StaticFileHandler
 
-from addon.console.access.guard import READING, AccessError, Guard
+from addon.console.access.guard import SAFE_METHODS, AccessError, Guard
 from addon.console.access.login import LoginHandler, LogoutHandler
 from addon.console.changes.handlers import DoneHandler, FormHandler
-from addon.console.changes.maker import Maker
+from addon.console.changes.maker import ChangeMaker
 from addon.console.page import ConsoleHandler, ViewHandler, find_posted
 from addon.console.page_process.process import PageProcess
 from addon.console.security_headers import set_headers
@@ -58,7 +58,7 @@ class _StaticHandler(StaticFileHandler):
     @override
     def prepare(self) -> None:
         try:
-            self.guard.check_address(self.request, changes=self.request.method not in READING)
+            self.guard.check_address(self.request, changes=self.request.method not in SAFE_METHODS)
         except AccessError as error:
             return self.send_error(error.status)
         if "%00" in self.request.path:
@@ -69,7 +69,7 @@ class _StaticHandler(StaticFileHandler):
     @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         if status_code == 405:
-            self.set_header("Allow", ", ".join(READING))
+            self.set_header("Allow", ", ".join(SAFE_METHODS))
         self.set_header("Content-Type", "text/plain; charset=UTF-8")
         self.finish(f"{status_code}\n")
 
@@ -87,8 +87,8 @@ class Console:
     def __init__(self, sources: Sources, addresses: Sequence[object]) -> None:
         self._pages = PageProcess(sources)
         self._guard = Guard(sources.settings, addresses)
-        self._maker = Maker(sources.settings)
-        self._maker.settle_dead()
+        self._maker = ChangeMaker(sources.settings)
+        self._maker.end_abandoned_intents()
         parts: dict[str, Any] = {"sources": sources, "pages": self._pages, "guard": self._guard}
         static = {"path": _FOLDER / "static", "guard": self._guard}
         self._application = Application(

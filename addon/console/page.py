@@ -12,9 +12,9 @@ from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler
 
 from addon.console.access.browsers import Cookie
-from addon.console.access.guard import READING, AccessError, Guard, LoginNeededError, Visitor
+from addon.console.access.guard import SAFE_METHODS, AccessError, Guard, LoginNeededError, Visitor
 from addon.console.access.password import TooOftenError
-from addon.console.changes.maker import Maker
+from addon.console.changes.maker import ChangeMaker
 from addon.console.frame import Frame
 from addon.console.page_process.maker import SLOW
 from addon.console.page_process.messages import Answer, Question
@@ -99,7 +99,7 @@ class ConsoleHandler(RequestHandler):
     @property
     def changes(self) -> bool:
         """Whether the request may change something."""
-        return self.request.method not in READING
+        return self.request.method not in SAFE_METHODS
 
     async def admit(self) -> None:
         """Set ``visitor``. Raises as ``Guard.admit`` does."""
@@ -112,7 +112,7 @@ class ConsoleHandler(RequestHandler):
             return self.fail(
                 401, "Send the password of the console as a Bearer token, in the header Authorization."
             )
-        wanted = (self.request.method in READING and self.request.uri) or "/"
+        wanted = (self.request.method in SAFE_METHODS and self.request.uri) or "/"
         self.redirect(url_concat("/login", {"next": wanted}) if wanted != "/" else "/login", status=303)
         return None
 
@@ -127,9 +127,9 @@ class ConsoleHandler(RequestHandler):
         self.fail(429, f"Too many attempts. Try again in {ceil(error.wait_s)} s.")
 
     @property
-    def maker(self) -> Maker:
+    def maker(self) -> ChangeMaker:
         """What makes the changes of this console."""
-        found: Maker = self.settings["maker"]
+        found: ChangeMaker = self.settings["maker"]
         return found
 
     @property
@@ -178,11 +178,11 @@ class ViewHandler(ConsoleHandler):
     @property
     @override
     def changes(self) -> bool:
-        return self.request.method not in READING and find_posted(self.request.path) is None
+        return self.request.method not in SAFE_METHODS and find_posted(self.request.path) is None
 
     @override
     def find_methods(self) -> Sequence[str]:
-        return READING if find_posted(self.request.path) is None else (*READING, "POST")
+        return SAFE_METHODS if find_posted(self.request.path) is None else (*SAFE_METHODS, "POST")
 
     async def get(self) -> None:
         """Answer with the page or its data."""

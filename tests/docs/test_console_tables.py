@@ -11,7 +11,7 @@ from rig.rollups import build_all, write
 from rig.settings_files import write_files
 
 from addon.console.pages import PAGES
-from addon.store.ledger.audit import AuditLog, Line
+from addon.store.ledger.audit import AuditLine, AuditLog
 
 URLS = {
     "overview": "/",
@@ -33,8 +33,8 @@ def conf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(ledger, make_row("one"))
         build_all(ledger)
     audit = AuditLog(ledger_file)
-    line = Line("console", "127.0.0.1", "0" * 8, "keys set", "acme", "ci", "Change the key ci.")
-    audit.end(audit.intend(line, {}), "made")
+    line = AuditLine("console", "127.0.0.1", "0" * 8, "keys set", "acme", "ci", "Change the key ci.")
+    audit.end(audit.note_intent(line, {}), "made")
     return conf_file
 
 

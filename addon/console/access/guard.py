@@ -26,7 +26,8 @@ from addon.settings.settings import Settings
 
 log = logging.getLogger("tollgate.console")
 
-READING: Final = ("GET", "HEAD")
+SAFE_METHODS: Final = ("GET", "HEAD")
+"""Methods that change nothing. Source: RFC 9110, 9.2.1."""
 
 _FORWARDED: Final = (
     *("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host"),
@@ -115,7 +116,7 @@ class Guard:
             )
         if changes:
             raise AccessError(403, NO_CHANGES)
-        if request.method not in READING and not self._is_own_form(request):
+        if request.method not in SAFE_METHODS and not self._is_own_form(request):
             raise AccessError(403, "Another site sent this form.")
 
     async def admit(self, request: HTTPServerRequest, *, is_api: bool, changes: bool) -> Visitor:
@@ -132,7 +133,7 @@ class Guard:
             if is_api and not changes and await self._is_program(request):
                 return Visitor()
             raise LoginNeededError
-        if request.method not in READING:
+        if request.method not in SAFE_METHODS:
             self._check_form(request, session, keys)
         renewed = session.renewed(time.time())
         cookie = self._browsers.make_cookie(request, renewed, keys) if renewed else None
@@ -249,7 +250,7 @@ def _is_embedded(request: HTTPServerRequest) -> bool:
     """
     site = request.headers.get("Sec-Fetch-Site", "none")
     is_link = (
-        request.method in READING
+        request.method in SAFE_METHODS
         and request.headers.get("Sec-Fetch-Mode") == "navigate"
         and request.headers.get("Sec-Fetch-Dest") == "document"
     )

@@ -15,7 +15,8 @@ The token names a change that waits in memory, with the digest of the file that 
 often it comes. A secret that was typed is in no page after the first POST.
 
 To add a form: write its ``Field``s (``make_fields`` makes them of the settings that commands have), a ``current``
-function that returns the texts of the fields now, and a ``plan`` function. ``plan`` gets an ``Asked`` and returns a
-``Change``: a ``FileChange`` of a ``Plan`` of ``addon.edits``. It runs twice: when the difference is shown, and again
-under the lock when the change is made. Both raise ``EditError``, or ``SettingsError`` where a file does not load.
+function that returns the texts of the fields now, and a ``plan`` function. ``plan`` gets a ``RequestedChange`` and
+returns a ``Change``: a ``FileChange`` of a ``Plan`` of ``addon.edits``. It runs twice: when the difference is shown,
+and again under the lock when the change is made. Both raise ``EditError``, or ``SettingsError`` where a file does not
+load.
 """

@@ -39,7 +39,7 @@ class Field:
 
 
 DIGEST: Final = Field("digest", "", kind="hidden")
-"""The digest of the file that a form was opened with. See ``Asked.require_same_file``."""
+"""The digest of the file that a form was opened with. See ``RequestedChange.require_same_file``."""
 
 
 class FieldErrors(Exception):  # noqa: N818  (several errors, one a field)

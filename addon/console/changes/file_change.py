@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from addon.console.changes.form import Done, Place
+from addon.console.changes.form import AppliedChange, EditedFiles
 from addon.edits.diff import DiffLine, make_diff
 from addon.edits.workspace_files import EditError, Plan, hash_content
 from addon.settings.errors import Problem
@@ -38,12 +38,12 @@ class FileChange:
     def lines(self) -> Sequence[DiffLine]:
         return make_diff(self.plan.text_before, self.plan.after)
 
-    def check(self, place: Place) -> Sequence[str]:
+    def check(self, files: EditedFiles) -> Sequence[str]:
         self._require_change()
-        settings, problem = load_with(self.plan, place.conf_file)
+        settings, problem = load_with(self.plan, files.conf_file)
         if problem:
             raise problem.error
-        return find_new_warnings(settings, place.conf_file)
+        return find_new_warnings(settings, files.conf_file)
 
     def evidence(self) -> Evidence:
         return {
@@ -52,10 +52,10 @@ class FileChange:
             "after": hash_content(self.plan.after.encode()),
         }
 
-    def apply(self, place: Place) -> Done:
+    def apply(self, files: EditedFiles) -> AppliedChange:
         self._require_change()
-        self.plan.apply(place.conf_file)
-        return Done(self.done)
+        self.plan.apply(files.conf_file)
+        return AppliedChange(self.done)
 
     def _require_change(self) -> None:
         if self.plan.before is not None and self.plan.before == self.plan.after.encode():
@@ -68,15 +68,15 @@ class RevocationChange(FileChange):
 
     turn_off: Callable[[Path], str | None] = field(kw_only=True)
 
-    def check(self, place: Place) -> Sequence[str]:
+    def check(self, files: EditedFiles) -> Sequence[str]:
         self._require_change()
-        settings, problem = load_with(self.plan, place.conf_file)
-        return [str(problem)] if problem else find_new_warnings(settings, place.conf_file)
+        settings, problem = load_with(self.plan, files.conf_file)
+        return [str(problem)] if problem else find_new_warnings(settings, files.conf_file)
 
-    def apply(self, place: Place) -> Done:
+    def apply(self, files: EditedFiles) -> AppliedChange:
         self._require_change()
-        warning = self.turn_off(place.conf_file)
-        return Done([*self.done, *([warning] if warning else [])])
+        warning = self.turn_off(files.conf_file)
+        return AppliedChange([*self.done, *([warning] if warning else [])])
 
 
 def load_with(plan: Plan, conf_file: Path) -> tuple[Settings, Problem | None]:

@@ -1,4 +1,4 @@
-"""``Form``: a form as data, ``Asked``: a form that a person has filled in, and ``Change``: a planned change."""
+"""``Form``: a form as data, ``RequestedChange``: a form that was filled in, and ``Change``: a planned change."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from addon.store.ledger.audit import Evidence
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The files that are changed: ``folder`` has the workspaces."""
+class EditedFiles:
+    """The files that a change edits, and the settings in use. ``folder`` has the files of workspaces."""
 
     conf_file: Path
     folder: Path
@@ -25,7 +25,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedChange:
     """A change that a person asks for.
 
     | field | is |
@@ -37,7 +37,7 @@ class Asked:
     | ``random_id`` | belongs to the change from the first time that it is shown: tried again, it is the same change |
     """
 
-    place: Place
+    files: EditedFiles
     form: "Form"
     names: Mapping[str, str]
     typed: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -68,7 +68,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class AppliedChange:
     """The outcome of a change: lines for people, and whether anything was changed."""
 
     lines: Sequence[str] = ()
@@ -98,13 +98,13 @@ class Change(Protocol):
     def lines(self) -> Sequence[DiffLine]:
         """The difference, without secrets."""
 
-    def check(self, place: Place) -> Sequence[str]:
+    def check(self, files: EditedFiles) -> Sequence[str]:
         """Return the warnings that it would bring. Raises as ``plan``, if it can't be made."""
 
     def evidence(self) -> Evidence:
         """Return how to find out whether it was made."""
 
-    def apply(self, place: Place) -> Done:
+    def apply(self, files: EditedFiles) -> AppliedChange:
         """Make it. The caller has the lock. Raises as ``plan``."""
 
 
@@ -128,10 +128,10 @@ class Form:
 
     action: str
     title: str
-    plan: Callable[[Asked], Change]
+    plan: Callable[[RequestedChange], Change]
     names: Sequence[str] = ("workspace",)
     fields: Sequence[Field] = ()
-    current: Callable[[Asked], Mapping[str, str]] = lambda _: {}
+    current: Callable[[RequestedChange], Mapping[str, str]] = lambda _: {}
     intro: str = ""
     suggest: Callable[[Settings], Mapping[str, Sequence[str]]] = lambda _: {}
     find_obstacle: Callable[[], str | None] = lambda: None

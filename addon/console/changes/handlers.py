@@ -10,8 +10,8 @@ from addon.console.access.guard import find_client
 from addon.console.changes.field import FieldErrors, TypedSecretError, mask_refused
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
-from addon.console.changes.maker import BusyError, RefusedError, UnavailableError, Who
-from addon.console.changes.waiting import Result, Waiting
+from addon.console.changes.maker import BusyError, RefusedError, Requester, UnavailableError
+from addon.console.changes.waiting import PendingChange, Result
 from addon.console.page import ConsoleHandler
 from addon.runtime.listening import base_url
 from addon.settings.settings import Settings
@@ -83,7 +83,7 @@ class FormHandler(ConsoleHandler):
             return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=503)
         return self._lead_to("change", token)
 
-    def _find_waiting(self, token: str) -> Waiting | None:
+    def _find_waiting(self, token: str) -> PendingChange | None:
         """Return the change that waits under a token, if it is one of this session and of this form."""
         waiting = self.maker.waiting.get(token, self.visitor.shown_session)
         if waiting is None or (waiting.asked.form, waiting.asked.names) != (self.form, self.names):
@@ -99,7 +99,7 @@ class FormHandler(ConsoleHandler):
         if waiting is None:
             return self.fail(409, NOT_WAITING)
         try:
-            result = await self.maker.confirm(waiting, self._who())
+            result = await self.maker.confirm(waiting, self._requester())
         except FieldErrors as errors:
             return self._show_form(waiting.asked.typed, errors.errors, status=409)
         except (BusyError, UnavailableError):
@@ -112,8 +112,8 @@ class FormHandler(ConsoleHandler):
         # Browsers send the line ends of a textarea as CR LF.
         return self.get_body_argument(name, "", strip=False).replace("\r\n", "\n")
 
-    def _who(self) -> Who:
-        return Who(find_client(self.request), self.visitor.shown_session)
+    def _requester(self) -> Requester:
+        return Requester(find_client(self.request), self.visitor.shown_session)
 
     def _show_form(
         self,
@@ -133,7 +133,7 @@ class FormHandler(ConsoleHandler):
         fault = mask_credentials(fault)
         self._render("change_form", typed=shown, errors=errors, fault=fault, suggested=suggested)
 
-    def _show_waiting(self, token: str, waiting: Waiting) -> None:
+    def _show_waiting(self, token: str, waiting: PendingChange) -> None:
         if not self.get_query_argument("change", ""):
             return self._show_form(waiting.asked.typed)
         session, name = self.visitor.shown_session, waiting.result

@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 
 from addon.console.changes.field import Field, FieldErrors, make_fields, show_value
 from addon.console.changes.file_change import FileChange, RevocationChange
-from addon.console.changes.form import Asked, Change, Form
+from addon.console.changes.form import Change, Form, RequestedChange
 from addon.edits.keys import SETTABLE, plan_key_changes, plan_new_key, plan_rotation
 from addon.edits.revocation import plan_revocation
 from addon.edits.toml_lines import format_value
@@ -19,12 +19,12 @@ REMOVABLE: Final = tuple(one.key for one in KEY_SETTINGS if one.can_remove and o
 SHOWN_ONCE: Final = "The key is shown once, after you confirm. Only its hash is stored."
 
 
-def _plan_create(asked: Asked) -> Change:
+def _plan_create(asked: RequestedChange) -> Change:
     values = asked.values
     changes = {name: values[name] for name in SETTABLE if values[name] is not None}
     changes |= _find_removed(values)
     plan, key_id = plan_new_key(
-        asked.place.folder,
+        asked.files.folder,
         asked.names["workspace"],
         values["id"],
         changes,
@@ -47,23 +47,23 @@ def _find_removed(values: Mapping[str, Any]) -> Mapping[str, None]:
     return dict.fromkeys(removed)
 
 
-def _read_key(asked: Asked) -> Mapping[str, str]:
-    read = read_file(asked.place.folder, asked.names["workspace"])
+def _read_key(asked: RequestedChange) -> Mapping[str, str]:
+    read = read_file(asked.files.folder, asked.names["workspace"])
     index, _ = read.find_key(asked.names["key"])
     table = cast(Mapping[str, Any], read.raw["keys"][index])
     return {name: show_value(table.get(name)) for name in SETTABLE}
 
 
-def _plan_set(asked: Asked) -> Change:
+def _plan_set(asked: RequestedChange) -> Change:
     changes = asked.find_changes(SETTABLE)
-    plan = plan_key_changes(asked.place.folder, asked.names["workspace"], asked.names["key"], changes)
+    plan = plan_key_changes(asked.files.folder, asked.names["workspace"], asked.names["key"], changes)
     return FileChange(plan, asked.names["key"])
 
 
-def _plan_rotate(asked: Asked) -> Change:
+def _plan_rotate(asked: RequestedChange) -> Change:
     grace = asked.values["grace"]
     planned = plan_rotation(
-        asked.place.folder, asked.names["workspace"], asked.names["key"], grace, asked.key_hash
+        asked.files.folder, asked.names["workspace"], asked.names["key"], grace, asked.key_hash
     )
     until = planned.old_until
     notes = [
@@ -79,9 +79,9 @@ def _plan_rotate(asked: Asked) -> Change:
     return FileChange(planned.plan, asked.names["key"], [SHOWN_ONCE, *notes], notes)
 
 
-def _plan_revoke(asked: Asked) -> Change:
+def _plan_revoke(asked: RequestedChange) -> Change:
     workspace, key_id = asked.names["workspace"], asked.names["key"]
-    revocation = plan_revocation(asked.place.conf_file, asked.place.folder, workspace, key_id)
+    revocation = plan_revocation(asked.files.conf_file, asked.files.folder, workspace, key_id)
     if revocation.plan is None:
         raise EditError(
             f"the file can't be edited: {revocation.in_file.reason}; use: tollgate keys revoke {workspace} {key_id}"
@@ -89,18 +89,18 @@ def _plan_revoke(asked: Asked) -> Change:
     return RevocationChange(revocation.plan, key_id, turn_off=revocation.apply)
 
 
-def _require_revocable(asked: Asked) -> Mapping[str, str]:
+def _require_revocable(asked: RequestedChange) -> Mapping[str, str]:
     """Return no texts. Raises ``EditError`` for an unknown key, also where the file does not load."""
-    plan_revocation(asked.place.conf_file, asked.place.folder, asked.names["workspace"], asked.names["key"])
+    plan_revocation(asked.files.conf_file, asked.files.folder, asked.names["workspace"], asked.names["key"])
     return {}
 
 
-def _require_readable_file(asked: Asked) -> Mapping[str, str]:
-    read_file(asked.place.folder, asked.names["workspace"])
+def _require_readable_file(asked: RequestedChange) -> Mapping[str, str]:
+    read_file(asked.files.folder, asked.names["workspace"])
     return {}
 
 
-def _require_key(asked: Asked) -> Mapping[str, str]:
+def _require_key(asked: RequestedChange) -> Mapping[str, str]:
     _read_key(asked)
     return {"grace": "24h"}
 

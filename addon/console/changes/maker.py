@@ -1,4 +1,4 @@
-"""``Maker``: shows and makes changes, one after the other, in a thread away from the event loop of the calls."""
+"""``ChangeMaker``: shows and makes changes, one after the other, in a thread away from the event loop of the calls."""
 
 import asyncio
 import logging
@@ -14,8 +14,8 @@ from typing import Final
 from addon.console.access.edits_allowed import find_unwritable, why_no_edits
 from addon.console.changes.field import FieldErrors, parse_fields, refuse_secrets
 from addon.console.changes.file_change import judge_file
-from addon.console.changes.form import Asked, Change, Done, Form, Place
-from addon.console.changes.waiting import SECRET_S, ExpiringValues, Preview, Result, Waiting
+from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form, RequestedChange
+from addon.console.changes.waiting import SECRET_S, ExpiringValues, PendingChange, Preview, Result
 from addon.console.changes.wallet import judge_entry
 from addon.edits.known_secrets import mask_known_secrets
 from addon.edits.workspace_files import EditError, lock_workspaces
@@ -23,7 +23,7 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.api_keys import make_key
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings, SettingsFiles
-from addon.store.ledger.audit import AuditLog, Evidence, Line, Outcome
+from addon.store.ledger.audit import AuditLine, AuditLog, Evidence, Outcome
 from addon.store.protocol import StoreUnavailable
 
 log = logging.getLogger("tollgate.console")
@@ -36,8 +36,8 @@ CHANGED_SINCE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """From where a change comes: the IP address, and a short hash of the session's id."""
+class Requester:
+    """The sender of a change: the IP address, and a short hash of the session's id."""
 
     address: str
     session: str
@@ -58,14 +58,14 @@ class UnavailableError(RefusedError):
     """The change can't be made now, such as while another program has the ledger locked."""
 
 
-class Maker:
+class ChangeMaker:
     """The changes of one console. ``settings`` returns the settings in use."""
 
     def __init__(self, settings: Callable[[], Settings], clock: Clock = SYSTEM_CLOCK) -> None:
         self._settings = settings
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="changes")
         self._in_work = 0
-        self.waiting: ExpiringValues[Waiting] = ExpiringValues(clock)
+        self.waiting: ExpiringValues[PendingChange] = ExpiringValues(clock)
         self.results: ExpiringValues[Result] = ExpiringValues(clock)
 
     def why_not(self) -> str | None:
@@ -89,7 +89,7 @@ class Maker:
     async def show(
         self, form: Form, names: Mapping[str, str], typed: Mapping[str, str], session: str = ""
     ) -> str:
-        """Find out what a change would do. Return the token of its ``Waiting``, for ``session`` only, see ``Who``.
+        """Find out what a change would do. Return the token of its ``PendingChange``, which only ``session`` may use.
 
         Raises ``FieldErrors``, RefusedError and BusyError.
         """
@@ -97,30 +97,30 @@ class Maker:
         kept = {one.name: typed.get(one.name, "") for one in form.fields if one.kind != "password"}
         empty = replace(self._ask(form, names), typed=kept)
 
-        def plan() -> tuple[Asked, Change, Sequence[str]]:
-            refuse_secrets(form.fields, typed, lambda text: mask_known_secrets(text, empty.place.settings))
+        def plan() -> tuple[RequestedChange, Change, Sequence[str]]:
+            refuse_secrets(form.fields, typed, lambda text: mask_known_secrets(text, empty.files.settings))
             values = parse_fields(form.fields, typed)
             asked = replace(empty, values=values, random_id=secrets.token_hex(16))
             try:
                 change = form.plan(asked)
-                return asked, change, change.check(asked.place)
+                return asked, change, change.check(asked.files)
             except SettingsError as error:
                 raise place_error(error, asked) from None
 
         asked, change, warnings = await self._run(plan)
         preview = Preview(change.summary, change.lines, warnings, change.notes)
-        return self.waiting.put(Waiting(asked, change.digest, preview), session)
+        return self.waiting.put(PendingChange(asked, change.digest, preview), session)
 
-    async def confirm(self, waiting: Waiting, who: Who) -> str:
-        """Make a change, and return the name of its result. Asked again, return the same.
+    async def confirm(self, waiting: PendingChange, requester: Requester) -> str:
+        """Make a change, and return the name of its result. RequestedChange again, return the same.
 
         Raises RefusedError and BusyError. After UnavailableError and BusyError, it can be asked again.
         """
         making = waiting.making
         if making is None:
             waiting.fault = ""
-            making = waiting.making = asyncio.create_task(self._run(lambda: self._make(waiting, who)))
-            making.add_done_callback(lambda made: self._forget_key(made, who.session))
+            making = waiting.making = asyncio.create_task(self._run(lambda: self._make(waiting, requester)))
+            making.add_done_callback(lambda made: self._forget_key(made, requester.session))
         try:
             # The change goes on when the client of one of its confirmations leaves.
             return await asyncio.shield(making)
@@ -129,10 +129,10 @@ class Maker:
                 waiting.making, waiting.fault = None, str(error)
             raise
 
-    def settle_dead(self) -> None:
+    def end_abandoned_intents(self) -> None:
         """Begin to end what a process that died left in the audit log."""
         if self.why_not() is None:
-            self._thread.submit(self._settle_dead)
+            self._thread.submit(self._end_abandoned_intents)
 
     def close(self) -> None:
         """Begin no more changes."""
@@ -150,11 +150,13 @@ class Maker:
         if result := self.results.get(making.result(), session):
             making.get_loop().call_later(SECRET_S, result.take_key)
 
-    def _ask(self, form: Form, names: Mapping[str, str]) -> Asked:
+    def _ask(self, form: Form, names: Mapping[str, str]) -> RequestedChange:
         settings = self._settings()
         if settings.written.paths != settings.conf.paths:
             raise RefusedError("[paths] of proxy.conf has changed: restart the gateway first")
-        return Asked(Place(settings.conf_file, settings.conf.paths.workspaces, settings), form, names)
+        return RequestedChange(
+            EditedFiles(settings.conf_file, settings.conf.paths.workspaces, settings), form, names
+        )
 
     async def _run[T](self, work: Callable[[], T]) -> T:
         if self._in_work >= MAX_WAITING:
@@ -169,48 +171,50 @@ class Maker:
         finally:
             self._in_work -= 1
 
-    def _make(self, waiting: Waiting, who: Who) -> str:
+    def _make(self, waiting: PendingChange, requester: Requester) -> str:
         """Make a change under the lock, with its line in the audit log. Return the name of its result."""
         asked = waiting.asked
-        form, place = asked.form, asked.place
+        form, files = asked.form, asked.files
         if form.makes_key:
             asked = replace(asked, new_key=make_key())
-        audit = AuditLog(place.settings.conf.paths.database)
-        with lock_workspaces(place.conf_file):
-            audit.settle_dead(judge)
+        audit = AuditLog(files.settings.conf.paths.database)
+        with lock_workspaces(files.conf_file):
+            audit.end_abandoned_intents(judge)
             change = form.plan(asked)
             if change.digest != waiting.digest:
                 raise EditError(CHANGED_SINCE)
-            done = _apply(change, asked, who, audit)
-        return self.results.put(_make_result(change, asked, done), who.session)
+            done = _apply(change, asked, requester, audit)
+        return self.results.put(_make_result(change, asked, done), requester.session)
 
-    def _settle_dead(self) -> None:
+    def _end_abandoned_intents(self) -> None:
         settings = self._settings()
         try:
             with lock_workspaces(settings.conf_file):
-                AuditLog(settings.conf.paths.database).settle_dead(judge)
+                AuditLog(settings.conf.paths.database).end_abandoned_intents(judge)
         except (SettingsError, StoreUnavailable, OSError) as error:
             log.warning(
                 "changes of a process that died are not in the audit log yet: %s", describe_error(error)
             )
 
 
-def _apply(change: Change, asked: Asked, who: Who, audit: AuditLog) -> Done:
+def _apply(change: Change, asked: RequestedChange, requester: Requester, audit: AuditLog) -> AppliedChange:
     """Make a change. Its intent is recorded before, and its line after it."""
     action, text = asked.form.action, "\n".join([change.summary, *map(str, change.lines)])
-    line = Line(SOURCE, who.address, who.session, action, asked.workspace, change.subject, text)
-    intent = audit.intend(line, change.evidence())
+    line = AuditLine(
+        SOURCE, requester.address, requester.session, action, asked.workspace, change.subject, text
+    )
+    intent = audit.note_intent(line, change.evidence())
     try:
-        done = change.apply(asked.place)
+        done = change.apply(asked.files)
     except BaseException:
         with suppress(StoreUnavailable):
-            audit.settle_dead(judge)
+            audit.end_abandoned_intents(judge)
         raise
     _end(audit, intent, "made" if done.is_made else "not made")
     return done
 
 
-def _make_result(change: Change, asked: Asked, done: Done) -> Result:
+def _make_result(change: Change, asked: RequestedChange, done: AppliedChange) -> Result:
     form = asked.form
     return Result(
         form.action,
@@ -226,10 +230,10 @@ def _make_result(change: Change, asked: Asked, done: Done) -> Result:
     )
 
 
-def _expect(asked: Asked) -> Callable[[Settings], bool] | None:
+def _expect(asked: RequestedChange) -> Callable[[Settings], bool] | None:
     """Return whether settings have the workspace as its file has it now. None where the files do not load."""
     try:
-        settings = SettingsFiles(asked.place.conf_file).load()
+        settings = SettingsFiles(asked.files.conf_file).load()
     except (SettingsError, OSError):
         return None
     expected = settings.workspaces.get(asked.workspace)
@@ -241,10 +245,10 @@ def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
     return judge_file(evidence) if "file" in evidence else judge_entry(ledger, evidence)
 
 
-def place_error(error: SettingsError, asked: Asked) -> Exception:
+def place_error(error: SettingsError, asked: RequestedChange) -> Exception:
     """Return the error of a workspace's file as one of a field, if the key is one; else as it is."""
     name = re.sub(r"\[[0-9]+\].*", "", error.key.rpartition(".")[2])
-    is_here = error.file == asked.place.folder / f"{asked.workspace}.toml"
+    is_here = error.file == asked.files.folder / f"{asked.workspace}.toml"
     if not is_here or name not in [one.name for one in asked.form.fields]:
         return error
     return FieldErrors({name: error.reason if name == error.key else f"{error.key}: {error.reason}"})

@@ -5,7 +5,7 @@ from typing import Final
 
 from addon.console.changes.field import DIGEST, Field, FieldErrors, show_value
 from addon.console.changes.file_change import FileChange
-from addon.console.changes.form import Asked, Change, Form
+from addon.console.changes.form import Change, Form, RequestedChange
 from addon.console.changes.workspaces import read_digest, read_for_form
 from addon.edits.own_keys import (
     TABLE,
@@ -31,7 +31,7 @@ def _find_providers(settings: Settings) -> Sequence[str]:
     return sorted(name for name, provider in settings.providers.items() if can_take_keys(provider))
 
 
-def _read_own_key(asked: Asked) -> Mapping[str, str]:
+def _read_own_key(asked: RequestedChange) -> Mapping[str, str]:
     read, provider = read_for_form(asked), asked.names["provider"]
     own = read.table.byok.get(provider)
     if own is None:
@@ -40,28 +40,28 @@ def _read_own_key(asked: Asked) -> Mapping[str, str]:
     return {"routing": show_value(routing), DIGEST.name: hash_content(read.content)}
 
 
-def _plan_add(asked: Asked) -> Change:
+def _plan_add(asked: RequestedChange) -> Change:
     provider = asked.values["provider"]
-    known = _find_providers(asked.place.settings)
+    known = _find_providers(asked.files.settings)
     if provider not in known:
         raise FieldErrors({"provider": f"must be one of {', '.join(known)}"})
     if provider in read_for_form(asked).table.byok:
         raise FieldErrors({"provider": "has an own key already; change that one"})
     values = {name: asked.values[name] for name in ("secret", "routing")}
-    plan = plan_own_key(asked.place.folder, asked.workspace, provider, values)
+    plan = plan_own_key(asked.files.folder, asked.workspace, provider, values)
     return FileChange(asked.require_same_file(plan), None, [SEALED])
 
 
-def _plan_set(asked: Asked) -> Change:
+def _plan_set(asked: RequestedChange) -> Change:
     secret = asked.values["secret"]
     changes = {**asked.find_changes(["routing"]), **({} if secret is None else {"secret": secret})}
-    plan = plan_own_key(asked.place.folder, asked.workspace, asked.names["provider"], changes)
+    plan = plan_own_key(asked.files.folder, asked.workspace, asked.names["provider"], changes)
     notes = [] if secret is None else [SEALED]
     return FileChange(asked.require_same_file(plan), None, notes)
 
 
-def _plan_remove(asked: Asked) -> Change:
-    plan = plan_own_key_removal(asked.place.folder, asked.workspace, asked.names["provider"])
+def _plan_remove(asked: RequestedChange) -> Change:
+    plan = plan_own_key_removal(asked.files.folder, asked.workspace, asked.names["provider"])
     return FileChange(asked.require_same_file(plan), None)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final, get_args
 
 from addon.console.changes.field import DIGEST, MAX_LIST_CHARS, Field, FieldErrors, show_value
 from addon.console.changes.file_change import FileChange
-from addon.console.changes.form import Asked, Change, Form
+from addon.console.changes.form import Change, Form, RequestedChange
 from addon.console.changes.workspaces import read_digest, read_for_form, suggest_models
 from addon.edits.routing import (
     HEURISTICS,
@@ -44,17 +44,17 @@ def _suggest(settings: Settings) -> Mapping[str, Sequence[str]]:
     return {"model": suggest_models(settings)}
 
 
-def _find_place(asked: Asked, kind: EntryKind) -> int:
+def _find_place(asked: RequestedChange, kind: EntryKind) -> int:
     text = asked.names[kind.noun]
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
         raise EditError(f"a {kind.noun} is named by its number in the list")
     return int(text)
 
 
-def _read_entry(asked: Asked, kind: EntryKind) -> Mapping[str, str]:
+def _read_entry(asked: RequestedChange, kind: EntryKind) -> Mapping[str, str]:
     read_for_form(asked)
     place = _find_place(asked, kind)
-    read, entry = read_entry(asked.place.folder, asked.workspace, kind, place)
+    read, entry = read_entry(asked.files.folder, asked.workspace, kind, place)
     shown = {name: _show(entry.get(name)) for name in kind.keys}
     return {**shown, "place": str(place), DIGEST.name: hash_content(read.content)}
 
@@ -63,31 +63,31 @@ def _show(value: Any) -> str:
     return "\n".join(value) if isinstance(value, list) else show_value(value)
 
 
-def _plan_add(asked: Asked, kind: EntryKind) -> Change:
+def _plan_add(asked: RequestedChange, kind: EntryKind) -> Change:
     place = asked.values["place"]
     return _change(
-        asked, lambda: plan_new_entry(asked.place.folder, asked.workspace, kind, asked.values, place)
+        asked, lambda: plan_new_entry(asked.files.folder, asked.workspace, kind, asked.values, place)
     )
 
 
-def _plan_set(asked: Asked, kind: EntryKind) -> Change:
+def _plan_set(asked: RequestedChange, kind: EntryKind) -> Change:
     place, changes = _find_place(asked, kind), asked.find_changes(kind.keys)
     return _change(
-        asked, lambda: plan_entry_changes(asked.place.folder, asked.workspace, kind, place, changes)
+        asked, lambda: plan_entry_changes(asked.files.folder, asked.workspace, kind, place, changes)
     )
 
 
-def _plan_move(asked: Asked, kind: EntryKind) -> Change:
+def _plan_move(asked: RequestedChange, kind: EntryKind) -> Change:
     place, to = _find_place(asked, kind), asked.values["place"]
-    return _change(asked, lambda: plan_entry_move(asked.place.folder, asked.workspace, kind, place, to))
+    return _change(asked, lambda: plan_entry_move(asked.files.folder, asked.workspace, kind, place, to))
 
 
-def _plan_remove(asked: Asked, kind: EntryKind) -> Change:
+def _plan_remove(asked: RequestedChange, kind: EntryKind) -> Change:
     place = _find_place(asked, kind)
-    return _change(asked, lambda: plan_entry_removal(asked.place.folder, asked.workspace, kind, place))
+    return _change(asked, lambda: plan_entry_removal(asked.files.folder, asked.workspace, kind, place))
 
 
-def _change(asked: Asked, plan: Callable[[], Plan]) -> Change:
+def _change(asked: RequestedChange, plan: Callable[[], Plan]) -> Change:
     try:
         return FileChange(asked.require_same_file(plan()), None)
     except PlaceError as error:
@@ -109,7 +109,9 @@ def _make_forms(kind: EntryKind, fields: Sequence[Field]) -> tuple[Form, ...]:
     """Return the forms of a list. ``fields`` are those of an entry."""
     noun, array, one = kind.noun, kind.array, ("workspace", kind.noun)
 
-    def make(verb: str, title: str, plan: Callable[[Asked, EntryKind], Change], **rest: Any) -> Form:
+    def make(
+        verb: str, title: str, plan: Callable[[RequestedChange, EntryKind], Change], **rest: Any
+    ) -> Form:
         return Form(f"{array} {verb}", title, plan=lambda asked: plan(asked, kind), suggest=_suggest, **rest)
 
     current: dict[str, Any] = {"names": one, "current": lambda asked: _read_entry(asked, kind)}

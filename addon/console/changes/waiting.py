@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from addon.console.changes.form import Asked
+from addon.console.changes.form import RequestedChange
 from addon.edits.diff import DiffLine
 from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
@@ -30,14 +30,14 @@ class Preview:
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class PendingChange:
     """A change that was shown, as ``preview``, of a file with this ``digest``.
 
     ``making`` is its way from the first confirmation on. ``fault`` is why that could not be made now: it can be
     confirmed again.
     """
 
-    asked: Asked
+    asked: RequestedChange
     digest: str
     preview: Preview
     making: "asyncio.Task[str] | None" = None

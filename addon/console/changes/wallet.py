@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from addon.console.changes.field import Field, FieldErrors
-from addon.console.changes.form import Asked, Change, Done, Form, Place
+from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form, RequestedChange
 from addon.console.changes.workspaces import require_workspace
 from addon.edits.diff import DiffLine
 from addon.edits.workspace_files import EditError, find_file
@@ -65,12 +65,12 @@ class WalletChange:
             DiffLine("added", f"balance {format_nanousd(after)} USD"),
         )
 
-    def check(self, place: Place) -> Sequence[str]:
+    def check(self, files: EditedFiles) -> Sequence[str]:
         with _reporting():
             check_balance(self.balance_nanousd, self.entry)
-            stored = _find_stored(place.settings.conf, self.entry)
+            stored = _find_stored(files.settings.conf, self.entry)
             if stored is not None:
-                raise EditError(f"already entered: {describe_stored(place.settings.conf, self.entry)}")
+                raise EditError(f"already entered: {describe_stored(files.settings.conf, self.entry)}")
         return [BELOW_ZERO] if self.balance_nanousd + self.entry.amount_nanousd < 0 else []
 
     def evidence(self) -> Evidence:
@@ -81,15 +81,17 @@ class WalletChange:
             "in_redis": self.is_counted_in_redis,
         }
 
-    def apply(self, place: Place) -> Done:
-        conf = place.settings.conf
+    def apply(self, files: EditedFiles) -> AppliedChange:
+        conf = files.settings.conf
         with _reporting():
             check_balance(self.balance_nanousd, self.entry)
             if not save_entry(conf, self.entry):
-                return Done([f"Already entered: {describe_stored(conf, self.entry)}."], is_made=False)
+                return AppliedChange(
+                    [f"Already entered: {describe_stored(conf, self.entry)}."], is_made=False
+                )
             left_nanousd = read_balance_nanousd(conf, self.entry.workspace)
         done = [f"The balance is {format_nanousd(left_nanousd)} USD."]
-        return Done([*done, *([BELOW_ZERO] if left_nanousd < 0 else [])])
+        return AppliedChange([*done, *([BELOW_ZERO] if left_nanousd < 0 else [])])
 
 
 @contextmanager
@@ -117,19 +119,19 @@ def judge_entry(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
     return "unknown" if evidence["in_redis"] else "not made"
 
 
-def _plan_credit(asked: Asked) -> Change:
+def _plan_credit(asked: RequestedChange) -> Change:
     if asked.values["amount"] < 0 and asked.values["reference"] is None:
         raise FieldErrors({"reference": "is needed for a negative amount: it says what that corrects"})
     return _plan(asked, asked.values["amount"])
 
 
-def _plan_debit(asked: Asked) -> Change:
+def _plan_debit(asked: RequestedChange) -> Change:
     return _plan(asked, -asked.values["amount"])
 
 
-def _plan(asked: Asked, amount_nanousd: int) -> Change:
-    conf, workspace = asked.place.settings.conf, asked.names["workspace"]
-    find_file(asked.place.folder, workspace)
+def _plan(asked: RequestedChange, amount_nanousd: int) -> Change:
+    conf, workspace = asked.files.settings.conf, asked.names["workspace"]
+    find_file(asked.files.folder, workspace)
     entry = make_credit(workspace, amount_nanousd, asked.values["reference"], asked.random_id)
     with _reporting():
         balance = read_balance_nanousd(conf, workspace)

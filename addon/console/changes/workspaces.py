@@ -6,7 +6,7 @@ from typing import Final
 
 from addon.console.changes.field import DIGEST, Field, FieldErrors, make_fields, show_value
 from addon.console.changes.file_change import FileChange, find_new_warnings
-from addon.console.changes.form import Asked, Change, Form, Place
+from addon.console.changes.form import Change, EditedFiles, Form, RequestedChange
 from addon.edits.file_text import MAX_TEXT_CHARS, find_lines, plan_text, read_editable
 from addon.edits.hidden_values import HiddenValueError, mask_values
 from addon.edits.typed_settings import WORKSPACE_SETTINGS, parse_text
@@ -33,15 +33,15 @@ def suggest_models(settings: Settings) -> Sequence[str]:
     return sorted(slug for slug, model in settings.models.items() if model.active)
 
 
-def read_for_form(asked: Asked) -> WorkspaceFile:
+def read_for_form(asked: RequestedChange) -> WorkspaceFile:
     """Return the file of the workspace of a form. Raises ``EditError``."""
     try:
-        return read_file(asked.place.folder, asked.workspace)
+        return read_file(asked.files.folder, asked.workspace)
     except SettingsError as error:
         raise EditError(f"the file does not load; mend it as text first: {error}") from None
 
 
-def read_digest(asked: Asked) -> Mapping[str, str]:
+def read_digest(asked: RequestedChange) -> Mapping[str, str]:
     """Return the digest of the file, as the text of its hidden field. Raises ``EditError``."""
     return {DIGEST.name: hash_content(read_for_form(asked).content)}
 
@@ -51,27 +51,27 @@ def _suggest(settings: Settings) -> Mapping[str, Sequence[str]]:
     return {"default_model": models, "fallback_model": models}
 
 
-def _plan_create(asked: Asked) -> Change:
+def _plan_create(asked: RequestedChange) -> Change:
     workspace = asked.workspace
     try:
-        check_new_workspace(asked.place.folder, workspace)
+        check_new_workspace(asked.files.folder, workspace)
     except EditError as error:
         raise FieldErrors({"workspace": str(error)}) from None
-    plan = plan_new_workspace(asked.place.folder, workspace, {name: asked.values[name] for name in SETTABLE})
+    plan = plan_new_workspace(asked.files.folder, workspace, {name: asked.values[name] for name in SETTABLE})
     return FileChange(plan, None, (), [_NO_KEY])
 
 
-def _read_settings(asked: Asked) -> Mapping[str, str]:
+def _read_settings(asked: RequestedChange) -> Mapping[str, str]:
     read = read_for_form(asked)
     shown = {name: show_value(read.raw.get(name)) for name in SETTABLE}
     return {**shown, DIGEST.name: hash_content(read.content)}
 
 
-def _plan_set(asked: Asked) -> Change:
+def _plan_set(asked: RequestedChange) -> Change:
     changes = asked.find_changes(SETTABLE)
     if "name" in changes and changes["name"] is None:
         raise FieldErrors({"name": "is needed"})
-    plan = plan_workspace_changes(asked.place.folder, asked.workspace, changes)
+    plan = plan_workspace_changes(asked.files.folder, asked.workspace, changes)
     return FileChange(asked.require_same_file(plan), None)
 
 
@@ -79,14 +79,14 @@ def _plan_set(asked: Asked) -> Change:
 class TextChange(FileChange):
     """A change of the whole text. It has all errors of the text, with their lines."""
 
-    def check(self, place: Place) -> Sequence[str]:
+    def check(self, files: EditedFiles) -> Sequence[str]:
         self._require_change()
-        files = SettingsFiles(place.conf_file, overlay={self.plan.file: self.plan.after})
-        settings = files.load()
-        if errors := [one for one in files.errors if one.file == self.plan.file]:
+        edited = SettingsFiles(files.conf_file, overlay={self.plan.file: self.plan.after})
+        settings = edited.load()
+        if errors := [one for one in edited.errors if one.file == self.plan.file]:
             lines = find_lines(self.plan.after, [one.key for one in errors])
             raise FieldErrors({"text": "\n".join(map(_describe, errors, lines))})
-        return find_new_warnings(settings, place.conf_file)
+        return find_new_warnings(settings, files.conf_file)
 
 
 def _describe(error: SettingsError, line: int | None) -> str:
@@ -94,25 +94,25 @@ def _describe(error: SettingsError, line: int | None) -> str:
     return ": ".join([*where, error.reason])
 
 
-def _read_text(asked: Asked) -> Mapping[str, str]:
-    shown = read_editable(asked.place.folder, asked.workspace)
+def _read_text(asked: RequestedChange) -> Mapping[str, str]:
+    shown = read_editable(asked.files.folder, asked.workspace)
     return {"text": shown.hidden.text, DIGEST.name: shown.digest}
 
 
-def _plan_text(asked: Asked) -> Change:
-    shown = read_editable(asked.place.folder, asked.workspace)
+def _plan_text(asked: RequestedChange) -> Change:
+    shown = read_editable(asked.files.folder, asked.workspace)
     try:
         plan = plan_text(
-            asked.place.folder, asked.workspace, asked.values["digest"] or "", asked.values["text"]
+            asked.files.folder, asked.workspace, asked.values["digest"] or "", asked.values["text"]
         )
     except HiddenValueError as error:
         raise FieldErrors({"text": str(error)}) from None
     return TextChange(plan, None, [_DAMAGED] if shown.is_damaged else ())
 
 
-def require_workspace(asked: Asked) -> Mapping[str, str]:
+def require_workspace(asked: RequestedChange) -> Mapping[str, str]:
     """Return no texts. Raises ``EditError`` where the workspace does not exist."""
-    find_file(asked.place.folder, asked.workspace)
+    find_file(asked.files.folder, asked.workspace)
     return {}
 
 

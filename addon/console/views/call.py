@@ -14,7 +14,7 @@ from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.call_price import WORDS, price_call
 from addon.console.views.call_words import describe_end, describe_route
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.call_pages import Place, find_call, find_page
+from addon.store.ledger.call_pages import CallPosition, find_call, find_page
 from addon.store.ledger.report import find_entry
 from addon.text.table import Table
 from policies.utc_time import format_utc
@@ -31,7 +31,7 @@ def load_call(reading: Reading) -> View:
             "No call has this ID. A refused call has no row: only the log has its ID."
             " To look for the ID that a client gave its call, use the search on the page Calls."
         )
-    table, place = found
+    table, position = found
     (call,) = table.records()
     prices = _price(reading, call)
     entry = find_entry(reading.ledger, call["id"])
@@ -42,8 +42,8 @@ def load_call(reading: Reading) -> View:
         "route": list(describe_route(call)),
         "end": list(describe_end(call)),
         "prices_of_today": prices["values"],
-        "earlier_id": _find_neighbour(reading.ledger, before=place),
-        "later_id": _find_neighbour(reading.ledger, after=place),
+        "earlier_id": _find_neighbour(reading.ledger, before=position),
+        "later_id": _find_neighbour(reading.ledger, after=position),
         "usage_command": _write_command(call),
         "log_command": f"jq -c {shlex.quote(f'select(.id == {json.dumps(call["id"])})')}",
     }
@@ -66,7 +66,7 @@ def _price(reading: Reading, call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _find_neighbour(
-    ledger: sqlite3.Connection, *, before: Place | None = None, after: Place | None = None
+    ledger: sqlite3.Connection, *, before: CallPosition | None = None, after: CallPosition | None = None
 ) -> str | None:
     rows = find_page(ledger, Filter(), 1, before=before, after=after).calls.records()
     return rows[0]["id"] if rows else None

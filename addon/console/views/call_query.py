@@ -6,7 +6,7 @@ from addon.console.query import FILTERS, ParameterError, Query
 from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.store.ledger.call_filter import MODES, Filter, is_status
-from addon.store.ledger.call_pages import Place
+from addon.store.ledger.call_pages import CallPosition
 
 NAMES: Final = (*FILTERS, "end_user", "error_code")
 """The parameters that are fields of ``Filter``."""
@@ -43,17 +43,17 @@ def parse_number(query: Query, name: str, most: int, default: int) -> int:
     return int(text)
 
 
-def parse_places(query: Query) -> tuple[Place | None, Place | None]:
-    """Return the place before which and the one after which the page is: at most one of both."""
-    before, after = _parse_place(query, "before"), _parse_place(query, "after")
+def parse_positions(query: Query) -> tuple[CallPosition | None, CallPosition | None]:
+    """Return the position before which the page is, and the one after which it is: at most one of both."""
+    before, after = _parse_position(query, "before"), _parse_position(query, "after")
     if before and after:
         raise ParameterError("after", "can't be used with before")
     return before, after
 
 
-def _parse_place(query: Query, name: str) -> Place | None:
+def _parse_position(query: Query, name: str) -> CallPosition | None:
     text = query.text(name)
     try:
-        return Place.parse(text) if text else None
+        return CallPosition.parse(text) if text else None
     except ValueError as error:
         raise ParameterError(name, str(error)) from None

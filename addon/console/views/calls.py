@@ -13,7 +13,7 @@ from addon.console.views.call_query import (
     parse_filter,
     parse_limit,
     parse_number,
-    parse_places,
+    parse_positions,
 )
 from addon.settings.settings import Settings
 from addon.store.ledger.call_counts import COUNTED, count_calls
@@ -45,7 +45,7 @@ def load_calls(reading: Reading) -> View:
     query = reading.query
     time = TimeRange.parse(query, reading.now)
     wanted = parse_filter(query, time)
-    before, after = parse_places(query)
+    before, after = parse_positions(query)
     page = find_page(reading.ledger, wanted, parse_limit(query), before=before, after=after)
     counts = count_calls(reading.ledger, wanted, MAX_NAMES)
     refused = (
@@ -93,7 +93,7 @@ def _find(reading: Reading, find: str) -> View:
         page = CallPage(found[0], None, None, is_whole=True)
     else:
         wanted = Filter(client_request_id=find)
-        before, after = parse_places(reading.query)
+        before, after = parse_positions(reading.query)
         page = find_page(reading.ledger, wanted, parse_limit(reading.query), before=before, after=after)
     shown = {
         "time": TimeRange.parse(reading.query, reading.now),

@@ -37,7 +37,7 @@ _TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AuditLine:
     """A line of the log without its number: who changed what, when and how. Fields are the columns of the table."""
 
     source: str
@@ -67,7 +67,7 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def intend(self, line: Line, evidence: Evidence) -> str:
+    def note_intent(self, line: AuditLine, evidence: Evidence) -> str:
         """Note a change that is about to be made, and return the id of the note. It is on the disk afterwards."""
         intent_id = secrets.token_hex(16)
         values = (intent_id, *line.values(), json.dumps(evidence))
@@ -86,7 +86,7 @@ class AuditLog:
                 )
             connection.execute("DELETE FROM audit_intents WHERE id = ?", (intent_id,))
 
-    def settle_dead(self, judge: Callable[[sqlite3.Connection, Evidence], Outcome]) -> None:
+    def end_abandoned_intents(self, judge: Callable[[sqlite3.Connection, Evidence], Outcome]) -> None:
         """End the intents of processes that died. ``judge`` finds out whether a change was made.
 
         The caller has the lock of the workspaces' folder. A ledger that is not made yet, or is older, has none.

@@ -28,7 +28,7 @@ DEFAULT_EFFORT: Final = Effort()
 MAX_COUNTED: Final = 10_000
 """How many of the rows that were written later are looked at."""
 
-_PLACE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z_(\d{1,18})", re.ASCII)
+_POSITION = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z_(\d{1,18})", re.ASCII)
 _LAST_ROWID: Final = 10**18 - 1
 
 type _Time = tuple[str, str]
@@ -36,18 +36,18 @@ type _Time = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in the order of calls: that of one call, or one before or after all calls of a moment."""
+class CallPosition:
+    """A position in the order of calls: that of one call, or one before or after all calls of a moment."""
 
     created_at: str
     rowid: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the place that ``str`` wrote. Raises ValueError."""
-        found = _PLACE.fullmatch(text)
+        """Return the position that ``str`` wrote. Raises ValueError."""
+        found = _POSITION.fullmatch(text)
         if found is None:
-            raise ValueError("must be a place such as 2026-01-31T12:00:00.000Z_123")
+            raise ValueError("must be a position such as 2026-01-31T12:00:00.000Z_123")
         return cls(f"{found[1]}+00:00", int(found[2]))
 
     def __str__(self) -> str:
@@ -58,13 +58,13 @@ class Place:
 class CallPage:
     """Some calls, the newest first.
 
-    ``older`` is the place before which there may be more of the wanted calls, ``newer`` the one after which there may
-    be more. None: there are none. ``is_whole`` says that no row was left out because too many had to be looked at.
+    There may be more of the wanted calls before the position ``older``, and after ``newer``. None: there are no more.
+    ``is_whole`` says that no row was left out because too many had to be looked at.
     """
 
     calls: Table
-    older: Place | None
-    newer: Place | None
+    older: CallPosition | None
+    newer: CallPosition | None
     is_whole: bool
 
 
@@ -73,33 +73,35 @@ def find_page(
     wanted: Filter,
     limit: int,
     *,
-    before: Place | None = None,
-    after: Place | None = None,
+    before: CallPosition | None = None,
+    after: CallPosition | None = None,
     effort: Effort = DEFAULT_EFFORT,
 ) -> CallPage:
-    """Return the newest calls, the newest of those before a place, or the oldest of those after it."""
+    """Return the newest calls, the newest of those before a position, or the oldest of those after it."""
     search = _Search(connection, wanted, before or after, effort, newest_first=after is None)
     rows = search.find(limit + 1)
     has_more, rows = len(rows) > limit, rows[:limit]
     if after is not None:
         rows.reverse()
-    first, last = (_place(rows[0]), _place(rows[-1])) if rows else (None, None)
+    first, last = (_position_of(rows[0]), _position_of(rows[-1])) if rows else (None, None)
     # The next page begins at the last row of this one, or where the search ended.
     onward = (last if after is None else first) if has_more else search.stopped_at
     calls = Table(search.columns, [row[:-2] for row in rows])
     if after is not None:
-        return CallPage(calls, last or Place(after.created_at, after.rowid + 1), onward, search.is_whole)
-    newer = before and (first or Place(before.created_at, max(before.rowid - 1, 0)))
+        return CallPage(
+            calls, last or CallPosition(after.created_at, after.rowid + 1), onward, search.is_whole
+        )
+    newer = before and (first or CallPosition(before.created_at, max(before.rowid - 1, 0)))
     return CallPage(calls, onward, newer, search.is_whole)
 
 
-def find_call(connection: sqlite3.Connection, call_id: str) -> tuple[Table, Place] | None:
-    """Return the row of a call with every column of the ledger, and its place. None when there is no such call."""
+def find_call(connection: sqlite3.Connection, call_id: str) -> tuple[Table, CallPosition] | None:
+    """Return the row of a call with every column of the ledger, and its position. None when there is no such call."""
     cursor = connection.execute("SELECT *, created_at, rowid FROM usage WHERE id = ?", (call_id,))
     row = cursor.fetchone()
     if row is None:
         return None
-    return Table([column[0] for column in cursor.description][:-2], [row[:-2]]), _place(row)
+    return Table([column[0] for column in cursor.description][:-2], [row[:-2]]), _position_of(row)
 
 
 def find_last_written(connection: sqlite3.Connection) -> int:
@@ -126,7 +128,7 @@ class _Search:
         self,
         connection: sqlite3.Connection,
         wanted: Filter,
-        start: Place | None,
+        start: CallPosition | None,
         effort: Effort,
         *,
         newest_first: bool,
@@ -139,14 +141,14 @@ class _Search:
         self._order = "DESC" if newest_first else "ASC"
         self._looked_at = 0
         self.columns: Sequence[str] = ()
-        self.stopped_at: Place | None = None
+        self.stopped_at: CallPosition | None = None
 
     @property
     def is_whole(self) -> bool:
         return self.stopped_at is None
 
     def find(self, limit: int) -> list[Any]:
-        """Return at most ``limit`` rows, each with its place as its last two values."""
+        """Return at most ``limit`` rows, each with its position as its last two values."""
         rows = list[Any]()
         for begin, end in self._steps():
             rows += self._select(begin, end, limit - len(rows))
@@ -165,7 +167,7 @@ class _Search:
                 yield step
                 self._looked_at += count
                 if self._looked_at >= self._effort.page:
-                    self.stopped_at = Place(last, 0 if self._newest_first else _LAST_ROWID)
+                    self.stopped_at = CallPosition(last, 0 if self._newest_first else _LAST_ROWID)
                     return
 
     def _split(self, begin: str, end: str) -> tuple[_Time, _Time | None, int, str]:
@@ -205,7 +207,7 @@ class _Search:
         return cursor.fetchall()
 
 
-def _narrow(wanted: Filter, start: Place, *, newest_first: bool) -> Filter:
+def _narrow(wanted: Filter, start: CallPosition, *, newest_first: bool) -> Filter:
     """Return the filter for calls up to, or from, the moment of ``start``."""
     if newest_first:
         end = start.created_at + (AFTER_ALL if start.rowid else "")
@@ -214,5 +216,5 @@ def _narrow(wanted: Filter, start: Place, *, newest_first: bool) -> Filter:
     return replace(wanted, since=max(begin, wanted.since or ""))
 
 
-def _place(row: Sequence[Any]) -> Place:
-    return Place(row[-2], row[-1])
+def _position_of(row: Sequence[Any]) -> CallPosition:
+    return CallPosition(row[-2], row[-1])

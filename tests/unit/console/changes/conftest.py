@@ -8,7 +8,7 @@ import pytest
 from cryptography.fernet import Fernet
 from rig.settings_files import ACME, edit, write_files
 
-from addon.console.changes.maker import Maker
+from addon.console.changes.maker import ChangeMaker
 from addon.settings.settings import SettingsFiles
 from addon.store.ledger.file import LedgerFile
 
@@ -24,8 +24,8 @@ def conf(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def maker(conf: Path) -> Iterator[Maker]:
-    made = Maker(lambda: SettingsFiles(conf, ENV).load())
+def maker(conf: Path) -> Iterator[ChangeMaker]:
+    made = ChangeMaker(lambda: SettingsFiles(conf, ENV).load())
     yield made
     made.close()
 

@@ -13,7 +13,7 @@ from addon.console.changes import workspaces
 from addon.console.changes.field import FieldErrors, TypedSecretError, mask_refused
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
-from addon.console.changes.maker import Maker
+from addon.console.changes.maker import ChangeMaker
 from addon.settings.settings import SettingsFiles
 from addon.text.masking import mask_credentials
 from unit.console.changes.test_forms import bytes_of
@@ -39,10 +39,10 @@ NAMES = {"workspace": "acme", "key": "ci", "rule": "1", "heuristic": "1", "provi
 
 
 @pytest.fixture
-def maker(conf: Path, acme: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
+def maker(conf: Path, acme: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangeMaker]:
     monkeypatch.setenv("TOLLGATE_SECRET_KEY", MASTER_KEY)
     edit(acme, "", f'{RULE}\n[byok.OPENAI]\nsecret = "env:OWN"\n')
-    made = Maker(lambda: SettingsFiles(conf, ENV).load())
+    made = ChangeMaker(lambda: SettingsFiles(conf, ENV).load())
     yield made
     made.close()
 
@@ -51,7 +51,7 @@ def names_of(form: Form) -> Mapping[str, str]:
     return {name: NAMES[name] for name in form.names}
 
 
-async def is_refused(maker: Maker, form: Form, field: str, text: str) -> None:
+async def is_refused(maker: ChangeMaker, form: Form, field: str, text: str) -> None:
     """Check that a text of a field is refused, and that neither the error nor the page shows a secret."""
     names = names_of(form)
     current = await maker.read_current(form, names)
@@ -74,7 +74,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-async def test_no_field_takes_a_secret(maker: Maker, conf: Path, acme: Path, secret: str) -> None:
+async def test_no_field_takes_a_secret(maker: ChangeMaker, conf: Path, acme: Path, secret: str) -> None:
     before = bytes_of(acme)
     for form, field in TEXTS:
         await is_refused(maker, form, field, SECRETS[secret])
@@ -101,7 +101,9 @@ PLACES = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-async def test_no_place_of_a_text_takes_a_secret(maker: Maker, conf: Path, acme: Path, secret: str) -> None:
+async def test_no_place_of_a_text_takes_a_secret(
+    maker: ChangeMaker, conf: Path, acme: Path, secret: str
+) -> None:
     before = bytes_of(acme)
     text = (await maker.read_current(workspaces.TEXT, AT_ACME))["text"]
     for place in PLACES:
@@ -138,7 +140,7 @@ VALID: Mapping[str, Mapping[str, str]] = {
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=lambda form: form.action)
 async def test_each_change_is_one_line_without_a_secret(
-    maker: Maker, conf: Path, acme: Path, form: Form
+    maker: ChangeMaker, conf: Path, acme: Path, form: Form
 ) -> None:
     edit(acme, "", RULE.replace('"a"', '"z"').replace('"tools"', '"json"'))
     await make(maker, form, names_of(form), **VALID[form.action])

@@ -10,7 +10,7 @@ from addon.console.changes import keys, own_keys, workspaces
 from addon.console.changes.field import FieldErrors
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
-from addon.console.changes.maker import Maker, RefusedError
+from addon.console.changes.maker import ChangeMaker, RefusedError
 from unit.console.changes.test_maker import AT_ACME, CI, lines, make
 
 ADD_RULE, SET_RULE, MOVE_RULE, REMOVE_RULE = (
@@ -39,7 +39,9 @@ def bytes_of(file: Path) -> bytes:
     return file.read_bytes()
 
 
-async def refused(maker: Maker, form: Form, names: Mapping[str, str], **typed: str) -> Mapping[str, str]:
+async def refused(
+    maker: ChangeMaker, form: Form, names: Mapping[str, str], **typed: str
+) -> Mapping[str, str]:
     """Return the errors of a form by field; a fault of the whole form has the name ""."""
     current = await maker.read_current(form, names)
     try:
@@ -54,14 +56,14 @@ async def refused(maker: Maker, form: Form, names: Mapping[str, str], **typed: s
 @pytest.mark.parametrize(
     "form", [form for form in FORMS.values() if form.names], ids=lambda form: form.action
 )
-async def test_a_form_of_an_unknown_name_is_refused(maker: Maker, form: Form) -> None:
+async def test_a_form_of_an_unknown_name_is_refused(maker: ChangeMaker, form: Form) -> None:
     for known in range(len(form.names)):
         names = dict.fromkeys(form.names, "nope") | dict(list(AT_ACME.items())[:known])
         with pytest.raises(RefusedError):
             await maker.read_current(form, names)
 
 
-async def test_a_workspace_is_created_and_changed(maker: Maker, conf: Path) -> None:
+async def test_a_workspace_is_created_and_changed(maker: ChangeMaker, conf: Path) -> None:
     await make(maker, workspaces.CREATE, {}, workspace="gamma", plan="pro", alert_at_percent="none")
     file = conf.parent / "policies/workspaces/gamma.toml"
     assert text_of(file) == (
@@ -178,7 +180,7 @@ async def test_a_workspace_is_created_and_changed(maker: Maker, conf: Path) -> N
     ],
 )
 async def test_an_error_is_next_to_its_field(
-    maker: Maker,
+    maker: ChangeMaker,
     acme: Path,
     master_key: str,
     form: Form,
@@ -195,7 +197,7 @@ async def test_an_error_is_next_to_its_field(
     assert bytes_of(acme) == before
 
 
-async def test_rules_are_added_changed_moved_and_removed(maker: Maker, acme: Path, conf: Path) -> None:
+async def test_rules_are_added_changed_moved_and_removed(maker: ChangeMaker, acme: Path, conf: Path) -> None:
     before = text_of(acme)
     edit(acme, "", RULES)
     rule = {**AT_ACME, "rule": "2"}
@@ -221,7 +223,7 @@ async def test_rules_are_added_changed_moved_and_removed(maker: Maker, acme: Pat
     ]
 
 
-async def test_a_heuristic_loses_its_threshold(maker: Maker, acme: Path) -> None:
+async def test_a_heuristic_loses_its_threshold(maker: ChangeMaker, acme: Path) -> None:
     before = text_of(acme)
     await make(
         maker,
@@ -237,7 +239,7 @@ async def test_a_heuristic_loses_its_threshold(maker: Maker, acme: Path) -> None
 
 @pytest.mark.parametrize(("form", "number"), [(SET_RULE, "3"), (REMOVE_RULE, "0"), (MOVE_RULE, "x")])
 async def test_an_entry_that_is_not_there_has_no_form(
-    maker: Maker, acme: Path, form: Form, number: str
+    maker: ChangeMaker, acme: Path, form: Form, number: str
 ) -> None:
     edit(acme, "", RULES)
     with pytest.raises(RefusedError, match=r"has no rule|is named by its number"):

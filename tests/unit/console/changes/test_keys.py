@@ -8,7 +8,7 @@ from rig.commands import tollgate
 from rig.settings_files import edit
 
 from addon.console.changes import keys
-from addon.console.changes.maker import Maker
+from addon.console.changes.maker import ChangeMaker
 from unit.console.changes.test_forms import refused, text_of
 from unit.console.changes.test_maker import AT_ACME, CI, make
 
@@ -39,7 +39,7 @@ request_reset = "weekly"
     ],
 )
 async def test_a_key_like_another_is_that_of_the_command(
-    maker: Maker, conf: Path, acme: Path, typed: dict[str, str], words: tuple[str, ...]
+    maker: ChangeMaker, conf: Path, acme: Path, typed: dict[str, str], words: tuple[str, ...]
 ) -> None:
     edit(acme, "", FULL_KEY)
     before = text_of(acme)
@@ -52,7 +52,7 @@ async def test_a_key_like_another_is_that_of_the_command(
     assert hashes.sub("", of_form) == hashes.sub("", text_of(acme))
 
 
-async def test_long_lists_have_the_length_of_commands(maker: Maker, acme: Path) -> None:
+async def test_long_lists_have_the_length_of_commands(maker: ChangeMaker, acme: Path) -> None:
     models = ", ".join(f"model-{number}*" for number in range(2_000))
     await make(maker, keys.SET, CI, models=models)
     assert text_of(acme).count('-7*"') == 1
@@ -80,7 +80,7 @@ async def test_long_lists_have_the_length_of_commands(maker: Maker, acme: Path) 
     ],
 )
 async def test_a_setting_that_is_not_copied_is_checked(
-    maker: Maker, typed: dict[str, str], errors: dict[str, str]
+    maker: ChangeMaker, typed: dict[str, str], errors: dict[str, str]
 ) -> None:
     found = await refused(maker, keys.CREATE, AT_ACME, **typed)
     assert found.keys() == errors.keys()

@@ -18,13 +18,13 @@ from rig.settings_files import ACME, HASH_A, edit
 from addon.console.changes import keys, wallet
 from addon.console.changes.field import FieldErrors
 from addon.console.changes.form import Form
-from addon.console.changes.maker import MAX_WAITING, BusyError, Maker, RefusedError, Who
+from addon.console.changes.maker import MAX_WAITING, BusyError, ChangeMaker, RefusedError, Requester
 from addon.edits.keys import set_key
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import load_settings
 from addon.store.ledger.report import open_report
 
-WHO = Who("203.0.113.9", "0123456789abcdef")
+REQUESTER = Requester("203.0.113.9", "0123456789abcdef")
 CI = {"workspace": "acme", "key": "ci"}
 AT_ACME = {"workspace": "acme"}
 
@@ -35,16 +35,16 @@ def lines(conf: Path) -> list[dict[str, Any]]:
         return [dict(row) for row in ledger.execute("SELECT * FROM audit ORDER BY number")]
 
 
-async def make(maker: Maker, form: Form, names: Mapping[str, str], **typed: str) -> str:
+async def make(maker: ChangeMaker, form: Form, names: Mapping[str, str], **typed: str) -> str:
     """Show a change, and confirm it."""
     current = await maker.read_current(form, names)
     token = await maker.show(form, names, {**current, **typed})
     waiting = maker.waiting.get(token, "")
     assert waiting is not None
-    return await maker.confirm(waiting, WHO)
+    return await maker.confirm(waiting, REQUESTER)
 
 
-async def test_nothing_is_changed_before_the_confirmation(maker: Maker, conf: Path) -> None:
+async def test_nothing_is_changed_before_the_confirmation(maker: ChangeMaker, conf: Path) -> None:
     before = (conf.parent / ACME).read_bytes()
     token = await maker.show(keys.SET, CI, {"label": "CI"})
     waiting = maker.waiting.get(token, "")
@@ -55,30 +55,34 @@ async def test_nothing_is_changed_before_the_confirmation(maker: Maker, conf: Pa
     assert lines(conf) == []
 
 
-async def test_a_change_keeps_comments_and_has_one_line(maker: Maker, conf: Path) -> None:
+async def test_a_change_keeps_comments_and_has_one_line(maker: ChangeMaker, conf: Path) -> None:
     await make(maker, keys.SET, CI, label="CI")
     text = (conf.parent / ACME).read_text()
     assert "# made in May" in text
     assert 'label = "CI"' in text
     [line] = lines(conf)
-    assert (line["source"], line["address"], line["session"]) == ("console", WHO.address, WHO.session)
+    assert (line["source"], line["address"], line["session"]) == (
+        "console",
+        REQUESTER.address,
+        REQUESTER.session,
+    )
     assert (line["action"], line["workspace"], line["subject"]) == ("keys set", "acme", "ci")
     assert '+label = "CI"' in line["change"]
     assert HASH_A not in line["change"]
 
 
-async def test_confirmations_at_once_make_one_change(maker: Maker, conf: Path) -> None:
+async def test_confirmations_at_once_make_one_change(maker: ChangeMaker, conf: Path) -> None:
     token = await maker.show(keys.CREATE, AT_ACME, {"label": "twice"})
     waiting = maker.waiting.get(token, "")
     assert waiting is not None
-    results = await asyncio.gather(*(maker.confirm(waiting, WHO) for _ in range(5)))
+    results = await asyncio.gather(*(maker.confirm(waiting, REQUESTER) for _ in range(5)))
     assert len(set(results)) == 1
     assert (conf.parent / ACME).read_text().count('label = "twice"') == 1
     assert len(lines(conf)) == 1
 
 
-async def test_a_new_key_is_shown_once_and_is_nowhere_else(maker: Maker, conf: Path) -> None:
-    result = maker.results.get(await make(maker, keys.CREATE, AT_ACME, id="phone"), WHO.session)
+async def test_a_new_key_is_shown_once_and_is_nowhere_else(maker: ChangeMaker, conf: Path) -> None:
+    result = maker.results.get(await make(maker, keys.CREATE, AT_ACME, id="phone"), REQUESTER.session)
     assert result is not None
     key = result.take_key()
     assert key is not None
@@ -93,7 +97,7 @@ async def test_a_new_key_is_shown_once_and_is_nowhere_else(maker: Maker, conf: P
 
 
 @pytest.mark.parametrize("new", ["# by hand\n", ""], ids=["changed", "changed and back"])
-async def test_a_file_that_has_changed_since_is_refused(maker: Maker, conf: Path, new: str) -> None:
+async def test_a_file_that_has_changed_since_is_refused(maker: ChangeMaker, conf: Path, new: str) -> None:
     token = await maker.show(keys.SET, CI, {"label": "CI"})
     edit(conf.parent / ACME, "", "# by hand\n")
     if not new:
@@ -103,15 +107,15 @@ async def test_a_file_that_has_changed_since_is_refused(maker: Maker, conf: Path
     assert waiting is not None
     if new:
         with pytest.raises(RefusedError, match="the file has changed since"):
-            await maker.confirm(waiting, WHO)
+            await maker.confirm(waiting, REQUESTER)
         assert (conf.parent / ACME).read_bytes() == before
         assert lines(conf) == []
     else:
-        await maker.confirm(waiting, WHO)
+        await maker.confirm(waiting, REQUESTER)
         assert len(lines(conf)) == 1
 
 
-async def test_what_would_not_load_or_changes_nothing_is_refused(maker: Maker, conf: Path) -> None:
+async def test_what_would_not_load_or_changes_nothing_is_refused(maker: ChangeMaker, conf: Path) -> None:
     with pytest.raises(RefusedError, match="nothing would change"):
         await maker.show(keys.SET, CI, {})
     with pytest.raises(FieldErrors, match="models"):
@@ -123,21 +127,21 @@ async def test_what_would_not_load_or_changes_nothing_is_refused(maker: Maker, c
     assert lines(conf) == []
 
 
-async def test_all_wrong_fields_are_named(maker: Maker) -> None:
+async def test_all_wrong_fields_are_named(maker: ChangeMaker) -> None:
     typed = {"spend_cap_usd": "ten", "request_cap": "0", "expires_at": "soon", "spend_reset": "hourly"}
     with pytest.raises(FieldErrors) as caught:
         await maker.show(keys.SET, CI, typed)
     assert set(caught.value.errors) == set(typed)
 
 
-async def test_a_new_warning_is_shown(maker: Maker) -> None:
+async def test_a_new_warning_is_shown(maker: ChangeMaker) -> None:
     token = await maker.show(keys.SET, CI, {"expires_at": "2d"})
     waiting = maker.waiting.get(token, "")
     assert waiting is not None
     assert any("expires" in warning for warning in waiting.preview.warnings)
 
 
-async def test_a_key_is_changed_rotated_and_revoked(maker: Maker, conf: Path) -> None:
+async def test_a_key_is_changed_rotated_and_revoked(maker: ChangeMaker, conf: Path) -> None:
     await make(maker, keys.SET, CI, spend_cap_usd="20", spend_reset="monthly", models="gpt-4o*")
     await make(maker, keys.SET, CI, spend_cap_usd="")
     await make(maker, keys.ROTATE, CI, grace="24h")
@@ -148,20 +152,20 @@ async def test_a_key_is_changed_rotated_and_revoked(maker: Maker, conf: Path) ->
     assert [line["action"] for line in lines(conf)] == ["keys set", "keys set", "keys rotate", "keys revoke"]
 
 
-async def test_a_key_of_a_file_that_does_not_load_is_revoked(maker: Maker, conf: Path) -> None:
+async def test_a_key_of_a_file_that_does_not_load_is_revoked(maker: ChangeMaker, conf: Path) -> None:
     edit(conf.parent / ACME, 'plan = "pro"', 'plan = "gold"')
     token = await maker.show(keys.REVOKE, CI, {})
     waiting = maker.waiting.get(token, "")
     assert waiting is not None
     assert "plan" in waiting.preview.warnings[0]
     with pytest.raises(RefusedError, match="turned off in its file, which does not load"):
-        await maker.confirm(waiting, WHO)
+        await maker.confirm(waiting, REQUESTER)
     # It says that it is not done yet. But the file was changed, so there is a line.
     assert "active = false" in (conf.parent / ACME).read_text()
     assert [line["outcome"] for line in lines(conf)] == ["made"]
 
 
-async def test_one_reference_is_credited_once(maker: Maker, conf: Path) -> None:
+async def test_one_reference_is_credited_once(maker: ChangeMaker, conf: Path) -> None:
     first = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "12.5", "reference": "invoice 7"})
     again = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "12.5", "reference": "invoice 7"})
     for token in (first, again):
@@ -169,7 +173,7 @@ async def test_one_reference_is_credited_once(maker: Maker, conf: Path) -> None:
         assert waiting is not None
         shown = [line.text for line in waiting.preview.lines]
         assert shown[1:] == ["balance 0.00 USD", "balance 12.50 USD"]
-        result = maker.results.get(await maker.confirm(waiting, WHO), WHO.session)
+        result = maker.results.get(await maker.confirm(waiting, REQUESTER), REQUESTER.session)
         assert result is not None
         assert result.is_made == (token is first)
     [line] = lines(conf)
@@ -180,7 +184,7 @@ async def test_one_reference_is_credited_once(maker: Maker, conf: Path) -> None:
         await maker.show(wallet.CREDIT, AT_ACME, {"amount": "-1"})
 
 
-async def test_forms_and_commands_at_once_lose_nothing(maker: Maker, conf: Path) -> None:
+async def test_forms_and_commands_at_once_lose_nothing(maker: ChangeMaker, conf: Path) -> None:
     """Eight writers of one file: four forms, four commands. A refused form is shown again."""
 
     async def by_form(number: int) -> None:
@@ -216,20 +220,20 @@ KILLED = """
 import asyncio, os, random, signal, sys, time
 from pathlib import Path
 from addon.console.changes import keys
-from addon.console.changes.maker import Maker, Who
+from addon.console.changes.maker import ChangeMaker, Requester
 from addon.settings.settings import SettingsFiles
 
 CI = {"workspace": "acme", "key": "ci"}
 ENV = {"CONSOLE": "a long pass phrase"}
 
 async def change_until_killed(conf, ready):
-    maker = Maker(lambda: SettingsFiles(conf, ENV).load())
+    maker = ChangeMaker(lambda: SettingsFiles(conf, ENV).load())
     while True:
         current = await maker.read_current(keys.SET, CI)
         number = int(current["request_cap"] or 0) + 1
         token = await maker.show(keys.SET, CI, {**current, "request_cap": str(number)})
         os.write(ready, b"x")
-        await maker.confirm(maker.waiting.get(token, ""), Who("::1", ""))
+        await maker.confirm(maker.waiting.get(token, ""), Requester("::1", ""))
 
 conf, rounds = Path(sys.argv[1]), int(sys.argv[2])
 for _ in range(rounds):
@@ -243,8 +247,8 @@ for _ in range(rounds):
     os.waitpid(child, 0)
 
 async def settle():
-    maker = Maker(lambda: SettingsFiles(conf, ENV).load())
-    maker.settle_dead()
+    maker = ChangeMaker(lambda: SettingsFiles(conf, ENV).load())
+    maker.end_abandoned_intents()
     await maker.read_current(keys.SET, CI)
 asyncio.run(settle())
 """
@@ -263,29 +267,31 @@ def test_a_change_has_one_line_whenever_its_process_is_killed(conf: Path) -> Non
     assert {outcome for _, outcome in lines} <= {"made"}
 
 
-async def test_a_change_that_found_no_place_can_be_confirmed_again(maker: Maker, conf: Path) -> None:
+async def test_a_change_that_found_no_place_can_be_confirmed_again(maker: ChangeMaker, conf: Path) -> None:
     waiting = []
     for number in range(MAX_WAITING + 2):
         token = await maker.show(wallet.CREDIT, AT_ACME, {"amount": "1", "reference": f"INV-{number}"})
         waiting.append(maker.waiting.get(token, ""))
-    first = await asyncio.gather(*(maker.confirm(one, WHO) for one in waiting if one), return_exceptions=True)
+    first = await asyncio.gather(
+        *(maker.confirm(one, REQUESTER) for one in waiting if one), return_exceptions=True
+    )
     assert [type(one) for one in first].count(BusyError) == 2
-    again = await asyncio.gather(*(maker.confirm(one, WHO) for one in waiting if one))
+    again = await asyncio.gather(*(maker.confirm(one, REQUESTER) for one in waiting if one))
     assert len(set(again)) == len(lines(conf)) == MAX_WAITING + 2
     assert [one for one in first if isinstance(one, str)] == list(again[:MAX_WAITING])
 
 
-async def test_a_change_and_its_result_are_for_one_session(maker: Maker) -> None:
-    token = await maker.show(keys.CREATE, AT_ACME, {}, WHO.session)
+async def test_a_change_and_its_result_are_for_one_session(maker: ChangeMaker) -> None:
+    token = await maker.show(keys.CREATE, AT_ACME, {}, REQUESTER.session)
     assert maker.waiting.get(token, "") is None
     assert maker.waiting.get(token, "fedcba9876543210") is None
-    waiting = maker.waiting.get(token, WHO.session)
+    waiting = maker.waiting.get(token, REQUESTER.session)
     assert waiting is not None
-    result = await maker.confirm(waiting, WHO)
+    result = await maker.confirm(waiting, REQUESTER)
     assert maker.results.get(result, "fedcba9876543210") is None
-    assert maker.results.get(result, WHO.session) is not None
+    assert maker.results.get(result, REQUESTER.session) is not None
     other = await maker.show(keys.SET, CI, {"label": "CI"}, "fedcba9876543210")
-    maker.forget(WHO.session)
-    assert maker.waiting.get(token, WHO.session) is None
-    assert maker.results.get(result, WHO.session) is None
+    maker.forget(REQUESTER.session)
+    assert maker.waiting.get(token, REQUESTER.session) is None
+    assert maker.results.get(result, REQUESTER.session) is None
     assert maker.waiting.get(other, "fedcba9876543210") is not None

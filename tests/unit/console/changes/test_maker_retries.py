@@ -10,11 +10,11 @@ from rig.settings_files import edit
 
 from addon.console.changes import keys, wallet
 from addon.console.changes.form import Form
-from addon.console.changes.maker import Maker, RefusedError, UnavailableError
-from addon.console.changes.waiting import Waiting
+from addon.console.changes.maker import ChangeMaker, RefusedError, UnavailableError
+from addon.console.changes.waiting import PendingChange
 from addon.store.ledger import audit
 from unit.console.changes.test_forms import text_of
-from unit.console.changes.test_maker import AT_ACME, CI, WHO, lines
+from unit.console.changes.test_maker import AT_ACME, CI, REQUESTER, lines
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def _short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "_TIMEOUT_S", 0.01)
 
 
-async def show(maker: Maker, form: Form, names: dict[str, str], **typed: str) -> Waiting:
+async def show(maker: ChangeMaker, form: Form, names: dict[str, str], **typed: str) -> PendingChange:
     current = await maker.read_current(form, names)
     waiting = maker.waiting.get(await maker.show(form, names, {**current, **typed}), "")
     assert waiting is not None
@@ -39,32 +39,32 @@ async def show(maker: Maker, form: Form, names: dict[str, str], **typed: str) ->
 
 
 async def test_a_locked_ledger_changes_nothing_and_the_change_is_made_later(
-    maker: Maker, conf: Path, acme: Path
+    maker: ChangeMaker, conf: Path, acme: Path
 ) -> None:
     waiting, before = await show(maker, keys.SET, CI, label="CI"), text_of(acme)
     with locked_ledger(conf), pytest.raises(UnavailableError, match="locked"):
-        await maker.confirm(waiting, WHO)
+        await maker.confirm(waiting, REQUESTER)
     assert "locked" in waiting.fault
     assert text_of(acme) == before
     assert waiting.result is None
-    result = await maker.confirm(waiting, WHO)
+    result = await maker.confirm(waiting, REQUESTER)
     assert (waiting.fault, waiting.result) == ("", result)
     assert [line["action"] for line in lines(conf)] == ["keys set"]
 
 
-async def test_a_file_that_changed_in_between_is_refused(maker: Maker, conf: Path, acme: Path) -> None:
+async def test_a_file_that_changed_in_between_is_refused(maker: ChangeMaker, conf: Path, acme: Path) -> None:
     waiting = await show(maker, keys.SET, CI, label="CI")
     with locked_ledger(conf), pytest.raises(UnavailableError):
-        await maker.confirm(waiting, WHO)
+        await maker.confirm(waiting, REQUESTER)
     edit(acme, "", "# by hand\n")
     with pytest.raises(RefusedError, match="the file has changed since") as refused:
-        await maker.confirm(waiting, WHO)
+        await maker.confirm(waiting, REQUESTER)
     assert not isinstance(refused.value, UnavailableError)
     assert lines(conf) == []
 
 
 async def test_a_credit_without_a_reference_that_is_sent_again_is_one_credit(
-    maker: Maker, conf: Path, monkeypatch: pytest.MonkeyPatch
+    maker: ChangeMaker, conf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = await show(maker, wallet.CREDIT, AT_ACME, amount="5")
     save_entry = wallet.save_entry
@@ -75,14 +75,14 @@ async def test_a_credit_without_a_reference_that_is_sent_again_is_one_credit(
 
     monkeypatch.setattr(wallet, "save_entry", save_and_fail)
     with pytest.raises(UnavailableError, match="the connection was lost"):
-        await maker.confirm(waiting, WHO)
+        await maker.confirm(waiting, REQUESTER)
     monkeypatch.setattr(wallet, "save_entry", save_entry)
-    result = maker.results.get(await maker.confirm(waiting, WHO), WHO.session)
+    result = maker.results.get(await maker.confirm(waiting, REQUESTER), REQUESTER.session)
     assert result is not None
     assert not result.is_made
     assert "Already entered: 5.00 USD, no reference" in result.lines[0]
     assert [(line["action"], line["outcome"]) for line in lines(conf)] == [("wallet credit", "made")]
     other = await show(maker, wallet.CREDIT, AT_ACME, amount="5")
-    made = maker.results.get(await maker.confirm(other, WHO), WHO.session)
+    made = maker.results.get(await maker.confirm(other, REQUESTER), REQUESTER.session)
     assert made is not None
     assert made.is_made

@@ -8,13 +8,13 @@ from cryptography.fernet import Fernet
 from rig.settings_files import PROVIDERS, edit
 
 from addon.console.changes import own_keys
-from addon.console.changes.maker import Maker
+from addon.console.changes.maker import ChangeMaker
 from unit.console.changes.test_forms import SECRET, refused, text_of
 from unit.console.changes.test_maker import AT_ACME, lines, make
 
 
 async def test_an_own_key_is_sealed_and_never_shown(
-    maker: Maker, acme: Path, conf: Path, master_key: str
+    maker: ChangeMaker, acme: Path, conf: Path, master_key: str
 ) -> None:
     before = text_of(acme)
     typed = {**await maker.read_current(own_keys.ADD, AT_ACME), "provider": "OPENAI", "secret": SECRET}
@@ -53,7 +53,7 @@ platform_key = "env:UNSET"
 
 
 async def test_a_secret_has_the_form_of_its_provider(
-    maker: Maker, acme: Path, conf: Path, master_key: str
+    maker: ChangeMaker, acme: Path, conf: Path, master_key: str
 ) -> None:
     edit(conf.parent / PROVIDERS, "", PROVIDERS_WITH_SECRETS)
     for provider in ("BEDROCK", "VERTEX"):
@@ -64,7 +64,9 @@ async def test_a_secret_has_the_form_of_its_provider(
     assert "[byok.BEDROCK]" in text_of(acme)
 
 
-async def test_without_a_master_key_no_secret_is_taken(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_master_key_no_secret_is_taken(
+    maker: ChangeMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TOLLGATE_SECRET_KEY", raising=False)
     monkeypatch.delenv("TOLLGATE_SECRET_KEY_FILE", raising=False)
     assert "No secret can be sealed here: no master key is set" in str(

@@ -7,7 +7,7 @@ import pytest
 from rig.settings_files import HASH_A, edit
 
 from addon.console.changes import workspaces
-from addon.console.changes.maker import Maker, RefusedError
+from addon.console.changes.maker import ChangeMaker, RefusedError
 from addon.settings.errors import MAX_ERRORS, MORE_ERRORS
 from unit.console.changes.test_forms import bytes_of, refused, text_of
 from unit.console.changes.test_maker import AT_ACME, lines, make
@@ -17,7 +17,7 @@ def use_crlf(file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
 
 
-async def test_the_text_of_a_file_is_changed(maker: Maker, acme: Path, conf: Path) -> None:
+async def test_the_text_of_a_file_is_changed(maker: ChangeMaker, acme: Path, conf: Path) -> None:
     use_crlf(acme)
     before = bytes_of(acme)
     shown = await maker.read_current(workspaces.TEXT, AT_ACME)
@@ -46,7 +46,7 @@ async def test_the_text_of_a_file_is_changed(maker: Maker, acme: Path, conf: Pat
     ],
 )
 async def test_a_wrong_text_has_its_errors_with_lines(
-    maker: Maker, acme: Path, old: str, new: str, error: str
+    maker: ChangeMaker, acme: Path, old: str, new: str, error: str
 ) -> None:
     before = bytes_of(acme)
     text = (await maker.read_current(workspaces.TEXT, AT_ACME))["text"]
@@ -55,7 +55,7 @@ async def test_a_wrong_text_has_its_errors_with_lines(
     assert bytes_of(acme) == before
 
 
-async def test_a_file_that_does_not_load_is_mended_as_text(maker: Maker, acme: Path) -> None:
+async def test_a_file_that_does_not_load_is_mended_as_text(maker: ChangeMaker, acme: Path) -> None:
     edit(acme, 'plan = "pro"', "plan = pro")
     with pytest.raises(RefusedError, match="does not load; mend it as text first"):
         await maker.read_current(workspaces.SET, AT_ACME)
@@ -65,7 +65,7 @@ async def test_a_file_that_does_not_load_is_mended_as_text(maker: Maker, acme: P
     assert HASH_A in text_of(acme)
 
 
-async def test_a_text_is_refused_when_the_file_has_changed(maker: Maker, acme: Path) -> None:
+async def test_a_text_is_refused_when_the_file_has_changed(maker: ChangeMaker, acme: Path) -> None:
     shown: dict[str, Any] = {**await maker.read_current(workspaces.TEXT, AT_ACME)}
     edit(acme, "", "# by hand\n")
     with pytest.raises(RefusedError, match="has changed since this form was opened"):
@@ -100,7 +100,7 @@ async def test_a_text_is_refused_when_the_file_has_changed(maker: Maker, acme: P
     ],
 )
 async def test_a_hostile_text_is_refused_with_its_line(
-    maker: Maker, acme: Path, text: str, error: str
+    maker: ChangeMaker, acme: Path, text: str, error: str
 ) -> None:
     before = bytes_of(acme)
     errors = await refused(maker, workspaces.TEXT, AT_ACME, text=f"name = 'x'\n{text}")
@@ -119,7 +119,7 @@ async def test_a_hostile_text_is_refused_with_its_line(
         "".join(f"[byok.x{number}]\nsecret = 'env:X'\n" for number in range(300)),
     ],
 )
-async def test_a_text_with_many_errors_shows_the_first(maker: Maker, acme: Path, text: str) -> None:
+async def test_a_text_with_many_errors_shows_the_first(maker: ChangeMaker, acme: Path, text: str) -> None:
     errors = await refused(maker, workspaces.TEXT, AT_ACME, text=f"name = 'x'\n{text}")
     *shown, last = errors["text"].split("\n")
     assert len(shown) == MAX_ERRORS

@@ -79,7 +79,7 @@ def test_filters_select_calls_and_their_counts(conf_file: Path, query: str, expe
         ("limit=0", "limit: must be a number from 1 to 500"),
         ("limit=501", "limit: must be a number from 1 to 500"),
         ("limit=²", "limit: must be a number"),
-        ("before=x", "before: must be a place such as"),
+        ("before=x", "before: must be a position such as"),
         (
             "before=2026-01-31T12:00:00.000Z_1&after=2026-01-31T12:00:00.000Z_1",
             "after: can't be used with before",

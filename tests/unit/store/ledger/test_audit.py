@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from addon.store.ledger.audit import MAX_CHANGE_CHARS, AuditLog, Evidence, Line, Outcome, find_lines
+from addon.store.ledger.audit import MAX_CHANGE_CHARS, AuditLine, AuditLog, Evidence, Outcome, find_lines
 from addon.store.ledger.connection import open_connection
 from addon.store.ledger.verify import verify
 from addon.store.protocol import StoreUnavailable
 
-LINE = Line("console", "127.0.0.1", "ab12", "keys set", "acme", "ci", "Change the key ci\n+label = 1")
+LINE = AuditLine("console", "127.0.0.1", "ab12", "keys set", "acme", "ci", "Change the key ci\n+label = 1")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def lines(ledger: sqlite3.Connection, **wanted: Any) -> list[dict[str, Any]]:
 
 
 def test_a_change_has_one_line(ledger: sqlite3.Connection, audit: AuditLog) -> None:
-    audit.end(audit.intend(LINE, {"file": "x"}), "made")
+    audit.end(audit.note_intent(LINE, {"file": "x"}), "made")
     [line] = lines(ledger)
     assert (line["number"], line["action"], line["subject"], line["outcome"]) == (1, "keys set", "ci", "made")
     assert line["change"] == LINE.change
@@ -41,9 +41,9 @@ def test_a_change_has_one_line(ledger: sqlite3.Connection, audit: AuditLog) -> N
 
 
 def test_a_change_that_was_not_made_has_none(ledger: sqlite3.Connection, audit: AuditLog) -> None:
-    audit.end(audit.intend(LINE, {}), "not made")
+    audit.end(audit.note_intent(LINE, {}), "not made")
     assert lines(ledger) == []
-    audit.end(audit.intend(LINE, {}), "made")
+    audit.end(audit.note_intent(LINE, {}), "made")
     assert [line["number"] for line in lines(ledger)] == [1]
 
 
@@ -53,25 +53,25 @@ def test_a_change_that_was_not_made_has_none(ledger: sqlite3.Connection, audit: 
 def test_what_a_dead_process_left_is_judged_once(
     ledger: sqlite3.Connection, audit: AuditLog, outcome: Outcome, found: list[str]
 ) -> None:
-    audit.intend(LINE, {"file": "x"})
+    audit.note_intent(LINE, {"file": "x"})
     seen: list[Evidence] = []
 
     def judge(_: sqlite3.Connection, evidence: Evidence) -> Outcome:
         seen.append(evidence)
         return outcome
 
-    audit.settle_dead(judge)
-    audit.settle_dead(judge)
+    audit.end_abandoned_intents(judge)
+    audit.end_abandoned_intents(judge)
     assert seen == [{"file": "x"}]
     assert [line["outcome"] for line in lines(ledger)] == found
 
 
 def test_a_ledger_that_is_not_made_yet_has_nothing_of_a_dead_process(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    AuditLog(path).settle_dead(lambda *_: "made")
+    AuditLog(path).end_abandoned_intents(lambda *_: "made")
     assert not path.exists()
     path.touch()
-    AuditLog(path).settle_dead(lambda *_: "made")
+    AuditLog(path).end_abandoned_intents(lambda *_: "made")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_ledger_that_is_not_made_yet_has_nothing_of_a_dead_process(tmp_path: P
     ],
 )
 def test_no_line_is_changed_or_removed(ledger: sqlite3.Connection, audit: AuditLog, statement: str) -> None:
-    audit.end(audit.intend(LINE, {}), "made")
+    audit.end(audit.note_intent(LINE, {}), "made")
     before = lines(ledger)
     with pytest.raises(sqlite3.IntegrityError, match="the audit log is append-only"):
         ledger.execute(statement)
@@ -95,7 +95,7 @@ def test_no_line_is_changed_or_removed(ledger: sqlite3.Connection, audit: AuditL
 
 def test_a_line_that_was_removed_by_force_is_reported(ledger: sqlite3.Connection, audit: AuditLog) -> None:
     for _ in range(3):
-        audit.end(audit.intend(LINE, {}), "made")
+        audit.end(audit.note_intent(LINE, {}), "made")
     ledger.execute("DROP TRIGGER audit_no_DELETE")
     ledger.execute("DELETE FROM audit WHERE number = 3")
     assert verify(ledger) == [
@@ -106,8 +106,8 @@ def test_a_line_that_was_removed_by_force_is_reported(ledger: sqlite3.Connection
 
 def test_a_line_is_bounded_and_has_no_credential(ledger: sqlite3.Connection, audit: AuditLog) -> None:
     secret = "sk-proj-0123456789abcdef"
-    line = Line("console", "::1", "", "keys set", "acme", secret, f"{secret} \ud800 " + "x" * 20_000)
-    audit.end(audit.intend(line, {}), "made")
+    line = AuditLine("console", "::1", "", "keys set", "acme", secret, f"{secret} \ud800 " + "x" * 20_000)
+    audit.end(audit.note_intent(line, {}), "made")
     [found] = lines(ledger)
     assert secret not in str(found)
     assert len(found["change"]) <= MAX_CHANGE_CHARS + 20
@@ -115,8 +115,8 @@ def test_a_line_is_bounded_and_has_no_credential(ledger: sqlite3.Connection, aud
 
 def test_lines_are_filtered_and_paged_by_number(ledger: sqlite3.Connection, audit: AuditLog) -> None:
     for workspace, action in [("a", "x"), ("b", "x"), ("a", "y"), ("a", "x")]:
-        line = Line("console", "::1", "", action, workspace, None, "")
-        audit.end(audit.intend(line, {}), "made")
+        line = AuditLine("console", "::1", "", action, workspace, None, "")
+        audit.end(audit.note_intent(line, {}), "made")
 
     def numbers(**wanted: Any) -> list[int]:
         return [line["number"] for line in lines(ledger, **wanted)]
@@ -130,5 +130,5 @@ def test_lines_are_filtered_and_paged_by_number(ledger: sqlite3.Connection, audi
 def test_a_ledger_that_is_gone_is_not_made_again(audit: AuditLog, tmp_path: Path) -> None:
     (tmp_path / "ledger.db").rename(tmp_path / "moved.db")
     with pytest.raises(StoreUnavailable):
-        audit.intend(LINE, {})
+        audit.note_intent(LINE, {})
     assert not (tmp_path / "ledger.db").exists()

@@ -10,7 +10,7 @@ from rig.ledger import make_row
 from rig.rollups import ROWS, open_ledger, write
 
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.call_pages import Effort, Place, count_written, find_last_written, find_page
+from addon.store.ledger.call_pages import CallPosition, Effort, count_written, find_last_written, find_page
 
 FILTERS = st.builds(
     Filter,
@@ -73,7 +73,7 @@ def test_a_walk_over_pages_shows_each_call_once_while_others_are_written(
             shown += ids_of(page)
             if page.older is None:
                 break
-            before = Place.parse(str(page.older))
+            before = CallPosition.parse(str(page.older))
             if coming:
                 write(connection, coming.pop())
         assert [row_id for row_id in shown if row_id.startswith("old")] == expected
@@ -86,7 +86,7 @@ def test_the_way_back_shows_the_same_calls(
     rows: list[dict[str, Any]], steps: int, wanted: Filter, limit: int, effort: Effort
 ) -> None:
     with open_ledger(number(rows, "old"), steps) as connection:
-        shown, after = list[str](), Place("0001-01-01T00:00:00.000+00:00", 0)
+        shown, after = list[str](), CallPosition("0001-01-01T00:00:00.000+00:00", 0)
         for _ in range(200):
             page = find_page(connection, wanted, limit, after=after, effort=effort)
             shown = ids_of(page) + shown
@@ -122,7 +122,7 @@ def test_a_page_links_back_to_the_calls_before_it() -> None:
         older = find_page(connection, Filter(), 2, before=newest.older)
         assert ids_of(older) == ["call-2", "call-1"]
         assert ids_of(find_page(connection, Filter(), 2, after=older.newer)) == ["call-4", "call-3"]
-        beyond = find_page(connection, Filter(), 2, before=Place("2026-01-31T12:00:00.000+00:00", 1))
+        beyond = find_page(connection, Filter(), 2, before=CallPosition("2026-01-31T12:00:00.000+00:00", 1))
         assert ids_of(beyond) == []
         assert ids_of(find_page(connection, Filter(), 2, after=beyond.newer)) == ["call-1", "call-0"]
 
@@ -140,5 +140,5 @@ def test_a_search_that_finds_nothing_ends_and_says_how_far_it_came() -> None:
     "text", ["", "call-1", "2026-01-31", "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:00.000Z_-1", "x_1"]
 )
 def test_a_wrong_place_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be a place such as 2026-01-31T12:00:00"):
-        Place.parse(text)
+    with pytest.raises(ValueError, match="must be a position such as 2026-01-31T12:00:00"):
+        CallPosition.parse(text)
