@@ -1,5 +1,6 @@
 """Checks that every page must pass: each function returns the faults that it finds."""
 
+from collections import Counter
 from typing import Any
 
 from rig.browser import NARROW, WIDE, Tab
@@ -57,6 +58,16 @@ _COLOURS = ("color-contrast", "link-in-text-block")
 _SIZES = ("target-size", "scrollable-region-focusable")
 
 
+_TABLES = """() => [...document.querySelectorAll('table.cards')].flatMap(table => {
+    const box = table.closest('.scroll');
+    const wide = box.scrollWidth > box.clientWidth ? [`${table.id} is wider than its box`] : [];
+    const bare = [...table.tBodies[0].rows].flatMap(row => [...row.cells].slice(1)).filter(cell =>
+        cell.checkVisibility() && getComputedStyle(cell, '::before').content.startsWith('"" ') &&
+        cell.innerText.trim() !== table.tHead.rows[0].cells[cell.cellIndex].innerText.trim());
+    return [...wide, ...bare.map(cell => `${table.id} has a cell without a name: ${cell.outerHTML}`)];
+})"""
+
+
 def check_frame(tab: Tab) -> list[str]:
     """Check the title, the one main heading, the language and the ids, and that no text of a client is a script."""
     frame: dict[str, Any] = tab.evaluate(_FRAME)
@@ -103,4 +114,25 @@ def check_accessibility(tab: Tab, axe: str) -> list[str]:
     tab.resize(NARROW)
     faults += [f"axe, {NARROW} px: {one}" for one in tab.evaluate(_AXE, _SIZES)]
     tab.resize(WIDE)
+    return faults
+
+
+def check_tables(tab: Tab) -> list[str]:
+    """Check that a narrow window shows wide tables as cards with names, and that they are tables to a screen reader."""
+    faults: list[str] = tab.evaluate(_TABLES)
+    devtools = tab.page.context.new_cdp_session(tab.page)
+    nodes = devtools.send("Accessibility.getFullAXTree")["nodes"]
+    devtools.detach()
+    found = Counter(node["role"]["value"] for node in nodes if not node["ignored"])
+    for role, elements in (
+        ("table", "table"),
+        ("row", "tr"),
+        ("columnheader", "thead th"),
+        ("rowheader", "tbody th"),
+    ):
+        count = tab.evaluate(
+            f"[...document.querySelectorAll('{elements}')].filter(e => e.checkVisibility()).length"
+        )
+        if found[role] != count:
+            faults.append(f"{count} elements {elements!r}, but {found[role]} of the role {role}")
     return faults

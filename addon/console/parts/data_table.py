@@ -1,7 +1,7 @@
 """``DataTable``: a table of a view."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from addon.console.cells import Cell, heading, is_number_column, make_cell
 from addon.console.pages import API
@@ -11,6 +11,9 @@ from addon.text.table import Table
 
 type Link = Callable[[Mapping[str, Any]], str | None]
 """Returns the URL of a cell, given its row."""
+MAX_NARROW_COLUMNS: Final = 4
+"""The most columns that a telephone shows next to each other. It shows the rows of a wider table as cards."""
+
 type MakeCell = Callable[[Mapping[str, Any]], Cell]
 """Returns a cell that is shown in its own way, given its row."""
 
@@ -67,6 +70,7 @@ class DataTable(Part):
             downloads=downloads,
             sortable=sortable,
             sort=self.query.text("sort") or usual_sort,
+            is_wide=len(shown) > MAX_NARROW_COLUMNS or any(row[0][0].kind == "whole" for row in rows),
             here=self.here,
             csv_url=self._data_url(table=name, format="csv"),
             json_url=self._data_url(table=name),

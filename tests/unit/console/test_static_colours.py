@@ -54,7 +54,18 @@ def read_scheme(scheme: str) -> Mapping[str, str]:
     """Return the colours of a scheme. Dark ones replace the light ones."""
     light, dark = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)[:2]
     blocks = [light] if scheme == "light" else [light, dark]
-    return dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6});", "\n".join(blocks)))
+    return read_colours("\n".join(blocks))
+
+
+def read_high_contrast(scheme: str) -> Mapping[str, str]:
+    """Return the colours of a scheme for people who want more contrast."""
+    light, dark = re.findall(r"prefers-contrast: more\)[^{]*\{\s+:root \{(.*?)\}", CSS, re.DOTALL)
+    blocks = [light] if scheme == "light" else [light, dark]
+    return {**read_scheme(scheme), **read_colours("\n".join(blocks))}
+
+
+def read_colours(text: str) -> Mapping[str, str]:
+    return dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6});", text))
 
 
 def linear_rgb(colour: str) -> list[float]:
@@ -98,6 +109,13 @@ def test_colours_have_contrast(scheme: str, front: str, ground: str, least: floa
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("front", "ground"), TEXTS)
+def test_colours_have_more_contrast_where_that_is_wanted(scheme: str, front: str, ground: str) -> None:
+    colours = read_high_contrast(scheme)
+    assert contrast(colours[front], colours[ground]) >= 7
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("vision", VISIONS)
 def test_series_differ_for_each_vision(scheme: str, vision: str) -> None:
     colours = read_scheme(scheme)
@@ -121,5 +139,10 @@ def test_both_schemes_have_the_same_colours() -> None:
 
 def test_rules_use_only_these_colours() -> None:
     rules = CSS[CSS.index("/* The page. */") :]
-    assert set(re.findall(r"var\(--([a-z0-9-]+)\)", rules)) <= {*read_scheme("light"), "mono", "shadow"}
+    assert set(re.findall(r"var\(--([a-z0-9-]+)\)", rules)) <= {
+        *read_scheme("light"),
+        "mono",
+        "shadow",
+        "edge",
+    }
     assert re.findall(r"#[0-9a-f]{3,8}\b(?!.*\{)", rules) == ["#ffffff"], "the page's ground in print"
