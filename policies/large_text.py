@@ -71,10 +71,10 @@ def whole_text(text: str) -> str:
     return first_chars(text, sys.maxsize)
 
 
-def larges_in(value: object) -> Iterator[LargeText]:
+def find_large_texts(value: object) -> Iterator[LargeText]:
     """Yield the long texts in a JSON value."""
     if isinstance(value, LargeText):
         yield value
     elif isinstance(value, dict | list):
         for member in value.values() if isinstance(value, dict) else value:
-            yield from larges_in(member)
+            yield from find_large_texts(member)

@@ -23,7 +23,7 @@ from addon.store.ledger.alerts import (
     last_row,
     read_fallbacks,
     read_marks,
-    read_news,
+    read_new_rows,
 )
 from addon.store.protocol import Store
 from addon.telemetry.metrics import Metrics
@@ -47,7 +47,7 @@ _BATCH: Final = 20
 
 
 @dataclass
-class Found:
+class FoundEvents:
     """The events that a look found, and the marks to write with them. None removes a mark."""
 
     events: list[Event] = field(default_factory=list)
@@ -76,14 +76,14 @@ class Detector:
         self._settings: Settings | None = None
         self._full_look_s = float("-inf")
 
-    async def look(self, settings: Settings, faults: Mapping[str, str]) -> Found:
+    async def look(self, settings: Settings, faults: Mapping[str, str]) -> FoundEvents:
         """Return what is new. ``faults`` has a reason for each file that does not load.
 
         Raises OSError, ``sqlite3.Error`` and StoreUnavailable.
         """
         if self._marks is None:
             await self._begin()
-        found, now = Found(), self._clock.now()
+        found, now = FoundEvents(), self._clock.now()
         self._find_faults(found, faults, now)
         self._find_lost_keys(found, settings, now)
         if self._store.owns_ledger:
@@ -101,7 +101,7 @@ class Detector:
             else:
                 known[name] = value
 
-    def look_at_all(self) -> None:
+    def reread_all_counters(self) -> None:
         """Read all counters at the next look: what the last one found was not written."""
         self._full_look_s = float("-inf")
 
@@ -122,7 +122,7 @@ class Detector:
 
     # Facts of this process.
 
-    def _find_faults(self, found: Found, faults: Mapping[str, str], now: datetime) -> None:
+    def _find_faults(self, found: FoundEvents, faults: Mapping[str, str], now: datetime) -> None:
         for subject, reason in faults.items():
             if self._known.get(f"reload {subject}") != reason:
                 found.events.append(events.reload_failed(subject, reason, now))
@@ -131,7 +131,7 @@ class Detector:
             if name.startswith("reload ") and name.removeprefix("reload ") not in faults:
                 found.marks[name] = None
 
-    def _find_lost_keys(self, found: Found, settings: Settings, now: datetime) -> None:
+    def _find_lost_keys(self, found: FoundEvents, settings: Settings, now: datetime) -> None:
         before = self._settings
         if before is None or before is settings:
             return
@@ -142,7 +142,7 @@ class Detector:
 
     # Facts that all processes share.
 
-    def _find_circuits(self, found: Found, settings: Settings, now: datetime) -> None:
+    def _find_circuits(self, found: FoundEvents, settings: Settings, now: datetime) -> None:
         failing: defaultdict[str, int] = defaultdict(int)
         skipped = set()
         needed = min(LEAST_WORKSPACES, len(settings.workspaces))
@@ -163,17 +163,17 @@ class Detector:
             found.events.append(events.circuit_closed(provider, self._known[name], now))
             found.marks[name] = None
 
-    async def _find_in_ledger(self, found: Found, settings: Settings, now: datetime) -> None:
-        news = await self._ledger.run(read_news, self._last_row)
+    async def _find_in_ledger(self, found: FoundEvents, settings: Settings, now: datetime) -> None:
+        new = await self._ledger.run(read_new_rows, self._last_row)
         # The next look reads later rows only, also if this one fails. It then looks at all budgets.
-        self._last_row = news.last
-        self._add_rescues(news.fallbacks)
+        self._last_row = new.last
+        self._add_rescues(new.fallbacks)
         self._find_rescues(found, settings, now)
         now_s = self._clock.monotonic_s()
         is_full = settings is not self._settings or now_s - self._full_look_s >= FULL_LOOK_S
         if is_full:
             self._find_key_ends(found, settings, now)
-        await self._find_budgets(found, settings, None if is_full else news.callers, now)
+        await self._find_budgets(found, settings, None if is_full else new.callers, now)
         if is_full:
             self._full_look_s = now_s
 
@@ -182,7 +182,7 @@ class Detector:
         for one in fallbacks:
             self._rescues[one.workspace, one.provider].append(_Window(now_s, one.calls, one.retail_nanousd))
 
-    def _find_rescues(self, found: Found, settings: Settings, now: datetime) -> None:
+    def _find_rescues(self, found: FoundEvents, settings: Settings, now: datetime) -> None:
         from_s, day = self._clock.monotonic_s() - RESCUE_WINDOW_S, now.date().isoformat()
         for (name, provider), window in list(self._rescues.items()):
             while window and window[0].at_s < from_s:
@@ -201,7 +201,7 @@ class Detector:
                 found.events.append(events.safety_net_carries(rescue, day, now))
                 found.marks[mark] = day
 
-    def _find_key_ends(self, found: Found, settings: Settings, now: datetime) -> None:
+    def _find_key_ends(self, found: FoundEvents, settings: Settings, now: datetime) -> None:
         for workspace in settings.workspaces.values():
             for key in workspace.keys:
                 for end in find_key_ends(key, now):
@@ -212,7 +212,11 @@ class Detector:
                         found.marks[name] = f"{end.lead_s} {at}"
 
     async def _find_budgets(
-        self, found: Found, settings: Settings, callers: frozenset[tuple[str, str]] | None, now: datetime
+        self,
+        found: FoundEvents,
+        settings: Settings,
+        callers: frozenset[tuple[str, str]] | None,
+        now: datetime,
     ) -> None:
         """Look at the budgets of these callers, or at all."""
         has_gauges = settings.conf.metrics.workspaces
@@ -237,7 +241,7 @@ class Detector:
 
     async def _find_in_budgets(
         self,
-        found: Found,
+        found: FoundEvents,
         workspace: Workspace,
         callers: frozenset[tuple[str, str]] | None,
         credit: tuple[str, int] | None,
@@ -259,7 +263,9 @@ class Detector:
                 self._find_thresholds(found, workspace.alert_at_percent, budget, now)
         return left_usd
 
-    def _find_thresholds(self, found: Found, percents: Sequence[int], budget: Budget, now: datetime) -> None:
+    def _find_thresholds(
+        self, found: FoundEvents, percents: Sequence[int], budget: Budget, now: datetime
+    ) -> None:
         mark = _parse_mark(self._known.get(budget.name))
         crossed, after = find_crossed(percents, budget, mark)
         found.events += [events.threshold_crossed(budget, percent, now) for percent in crossed]

@@ -28,7 +28,7 @@ class LedgerThread:
         """Whether this process finds and sends alerts for all processes with this ledger."""
         return self._lock is not None
 
-    async def lead(self) -> bool:
+    async def become_leader(self) -> bool:
         """Become the leader if there is none. Return whether this process is it."""
         if self._lock is None:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._try_lock)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from addon.alerts import events
-from addon.alerts.detector import Detector, Found
+from addon.alerts.detector import Detector, FoundEvents
 from addon.alerts.events import Event
 from addon.alerts.ledger_thread import LedgerThread
 from addon.alerts.sender import FAULTS, Sender
@@ -69,7 +69,7 @@ class Alerts:
         """Start, on the running event loop. The ledger exists."""
         self.sender.log_missing_target()
         self._tasks = [
-            asyncio.create_task(self._look_on(), name="alerts"),
+            asyncio.create_task(self._keep_looking(), name="alerts"),
             asyncio.create_task(self.sender.run(), name="alerts sending"),
         ]
 
@@ -81,26 +81,26 @@ class Alerts:
         await self.sender.close()
         await self._ledger.close()
 
-    async def _look_on(self) -> None:
+    async def _keep_looking(self) -> None:
         while True:
             try:
                 await self.look()
                 self._has_failed = False
             except FAULTS as error:
-                self._detector.look_at_all()
+                self._detector.reread_all_counters()
                 if not self._has_failed and self._store.outage is None:
                     log.warning("alerts can't be looked for: %s", error)
                 self._has_failed = True
             except Exception:
-                self._detector.look_at_all()
+                self._detector.reread_all_counters()
                 if not self._has_failed:
                     log.exception("alerts can't be looked for")
                 self._has_failed = True
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Find what is new, once, if this is the process that does so."""
-        if not await self._ledger.lead():
+        """Find new events once, if this process is the leader."""
+        if not await self._ledger.become_leader():
             return
         now_s = self._clock.monotonic_s()
         if now_s - self._check_s >= CHECK_S:
@@ -129,7 +129,7 @@ class Alerts:
         self._announce([alert])
         self.sender.keep(alert)
 
-    async def _save(self, found: Found) -> None:
+    async def _save(self, found: FoundEvents) -> None:
         if not found.events and not found.marks:
             return
         alerts = [event.pack(self._gateway) for event in found.events]

@@ -8,7 +8,7 @@ else. No other text waits.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from addon.answers.normalize.edits import same_or
+from addon.answers.normalize.edits import keep_if_same
 from addon.text.masking import MASK, MIN_FRAGMENT_CHARS, is_unmistakable
 
 MIN_BEGINNING_CHARS = 4
@@ -110,7 +110,7 @@ class StreamedSecrets:
         made = [self._choice(choice, read) if isinstance(choice, dict) else choice for choice in choices]
         if len(read) == 1 and not self._holding:
             self.only_text = self._texts[read[0]]
-        return same_or(choices, made)
+        return keep_if_same(choices, made)
 
     def finish(self) -> list[dict[str, Any]]:
         """Return choices with the texts that are still held at the end of the stream."""

@@ -130,18 +130,18 @@ class AttemptRunner:
         self.attempt.is_sent = True
         connection.send(request_head(self.attempt, signature), request.content)
         while True:
-            if not await self._next_news(connection):
+            if not await self._next_input(connection):
                 await self._handle_silence()
             elif head := connection.take_head():
                 return head
 
-    def _next_news(
+    def _next_input(
         self, connection: UpstreamConnection, on_piece: Callable[[bytes], bool] | None = None
     ) -> asyncio.Future[bool]:
-        """As ``UpstreamConnection.expect_news``, but the future raises ClientLeft when the client leaves."""
-        news = connection.expect_news(on_piece)
-        self.stream.interrupts(news)
-        return news
+        """As ``UpstreamConnection.next_input``, but the future raises ClientLeft when the client leaves."""
+        arrival = connection.next_input(on_piece)
+        self.stream.interrupts(arrival)
+        return arrival
 
     async def _send_again(self, stale: UpstreamConnection) -> tuple[UpstreamConnection, ResponseHead]:
         stale.close()
@@ -162,7 +162,7 @@ class AttemptRunner:
                 await self.stream.send(unsent)
                 if not reader.has_pending:
                     self.deadline.renew()
-            elif not await self._next_news(connection, relay_piece):
+            elif not await self._next_input(connection, relay_piece):
                 if reader.has_pending:
                     await self._pass_on(reader.flush_pending())
                     self.deadline.renew()

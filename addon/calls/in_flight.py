@@ -23,7 +23,7 @@ from addon.calls.settlement import OK, compute_outcome, read_plausible_usage
 from addon.runtime.clock import Clock
 from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
-from addon.telemetry.logs import log_attempt_failed, log_call, log_disbelieved
+from addon.telemetry.logs import log_attempt_failed, log_call, log_implausible_usage
 from addon.telemetry.metrics import Metrics
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.upstream.platform_keys import PlatformKeys
@@ -158,8 +158,8 @@ class InFlightCalls:
             reader = call.reader
             counted, implausible = read_plausible_usage(call, reader)
             for name in implausible:
-                log_disbelieved(answered, name)
-                self.metrics.count_disbelieved(answered.target.model.provider.name, name)
+                log_implausible_usage(answered, name)
+                self.metrics.count_implausible_usage(answered.target.model.provider.name, name)
             return compute_outcome(call, reader, counted, now_s)
         except Exception:
             log.exception("the cost of a call can't be found out", extra={"id": answered.id})

@@ -114,7 +114,7 @@ def percent(fraction: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FigureChange:
     """How a figure changed. ``text`` is short, ``spoken`` is a sentence for a title or a screen reader."""
 
     text: str
@@ -122,22 +122,22 @@ class Change:
     direction: Literal["up", "down", "same"]
 
 
-def change(now: float | None, before: float | None) -> Change | None:
+def change(now: float | None, before: float | None) -> FigureChange | None:
     """Return how a figure changed from the time before, None when there is nothing to compare."""
     if now is None or before is None or (not now and not before):
         return None
     if not before:
-        return Change("new", "There was none in the time before", "up")
+        return FigureChange("new", "There was none in the time before", "up")
     part = (now - before) / abs(before)
     if abs(part) < 0.005:
-        return Change("±0%", "The same as in the time before", "same")
+        return FigureChange("±0%", "The same as in the time before", "same")
     if part >= 10:
         times = f"{part + 1:,.0f}"
-        return Change(f"{times}×", f"{times} times as much as in the time before", "up")
+        return FigureChange(f"{times}×", f"{times} times as much as in the time before", "up")
     shown = percent(abs(part))
     if part > 0:
-        return Change(f"+{shown}", f"{shown} more than in the time before", "up")
-    return Change(f"{_MINUS}{shown}", f"{shown} less than in the time before", "down")
+        return FigureChange(f"+{shown}", f"{shown} more than in the time before", "up")
+    return FigureChange(f"{_MINUS}{shown}", f"{shown} less than in the time before", "down")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ class Frame:
     | ``query`` | its parameters |
     | ``form_token`` | the token that its forms must send back |
     | ``is_logged_in`` | whether the visitor has a session |
-    | ``why_no_edits`` | why nothing may be changed; None where it may |
+    | ``edit_obstacle`` | why nothing may be changed; None where it may |
     """
 
     path: str
     query: Query
     form_token: str = ""
     is_logged_in: bool = False
-    why_no_edits: str | None = None
+    edit_obstacle: str | None = None

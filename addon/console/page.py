@@ -128,16 +128,16 @@ class ConsoleHandler(RequestHandler):
 
     @property
     def maker(self) -> ChangeMaker:
-        """What makes the changes of this console."""
+        """The maker of the changes of this console."""
         found: ChangeMaker = self.settings["maker"]
         return found
 
     @property
     def frame(self) -> Frame:
-        """What is around the content of the page."""
+        """The frame around the content of the page."""
         is_in = self.visitor.session is not None
         path, token = self.request.path, self.visitor.form_token
-        return Frame(path, self.query, token, is_in, self.maker.why_not())
+        return Frame(path, self.query, token, is_in, self.maker.find_edit_obstacle())
 
     def show(self, template: str, title: str, marked: str, **values: Any) -> None:
         """Answer with a page. ``marked`` is the name of the view that the navigation marks."""
@@ -255,7 +255,7 @@ class ViewHandler(ConsoleHandler):
                 form=form,
                 form_token=frame.form_token,
                 is_logged_in=frame.is_logged_in,
-                why_no_edits=frame.why_no_edits,
+                edit_obstacle=frame.edit_obstacle,
                 asked_at=datetime.now(UTC),
                 live=live,
             )

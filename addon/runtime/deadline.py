@@ -34,8 +34,8 @@ class Deadline:
         self._begin_step()
 
     @property
-    def is_fair(self) -> bool:
-        """Whether the peer has had all of its time, because the process was not late in every step."""
+    def has_given_full_time(self) -> bool:
+        """Whether the peer had its full time. It did not if this process was late in too many steps."""
         return self._late_steps_left > 0
 
     def cancel(self) -> None:

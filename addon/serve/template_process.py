@@ -55,7 +55,7 @@ def run_template(channel: socket.socket, modules: Sequence[str], mask: Iterable[
             os._exit(0)
         order = _serve_orders(channel)
         channel.close()
-        return _be_worker(order, mask)
+        return _run_worker(order, mask)
     except Exception as error:  # noqa: BLE001  (code of the supervisor that called this must not handle it)
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
@@ -136,7 +136,7 @@ def _fork_or_exit() -> int:
         os._exit(1)
 
 
-def _be_worker(order: _Order, mask: Iterable[int]) -> int:
+def _run_worker(order: _Order, mask: Iterable[int]) -> int:
     """Do what a new interpreter does with the command line of a worker. Return the exit status."""
     os.setpgid(0, 0)
     _set_name(WORKER_NAME)

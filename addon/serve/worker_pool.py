@@ -143,7 +143,7 @@ class WorkerPool:
     async def _ended(self, worker: WorkerProcess) -> str:
         """Return how ``worker`` ended, as ``WorkerProcess.ended``. Kill one that hangs or is stopped."""
         ended = asyncio.create_task(worker.ended())
-        silence = asyncio.create_task(worker.fell_silent(START_S, SILENT_S))
+        silence = asyncio.create_task(worker.wait_for_silence(START_S, SILENT_S))
         serving = asyncio.create_task(self._follow_serving(worker))
         try:
             await asyncio.wait((ended, silence), return_when=asyncio.FIRST_COMPLETED)

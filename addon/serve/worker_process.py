@@ -107,7 +107,7 @@ class WorkerProcess:
             await asyncio.sleep(ANSWER_LOOK_S)
         return None
 
-    async def fell_silent(self, start_s: float, silent_s: float) -> float:
+    async def wait_for_silence(self, start_s: float, silent_s: float) -> float:
         """Wait until it gives no sign of life for ``silent_s``, or ``start_s`` before the first. Return which it was.
 
         Looks are counted, not time. So time in which this process itself was stopped does not count.

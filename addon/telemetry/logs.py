@@ -168,7 +168,7 @@ def log_no_connection(exchange: Exchange, why: str) -> None:
     _calls.warning("%s could not be reached: %s", provider, why, extra=fields)
 
 
-def log_disbelieved(exchange: Exchange, count: str) -> None:
+def log_implausible_usage(exchange: Exchange, count: str) -> None:
     """Log a count of a provider that no model can reach. The gateway estimates it or leaves it out."""
     provider = exchange.target.model.provider.name
     fields = {"event": "usage disbelieved", "id": exchange.id, "provider": provider, "count": count}

@@ -190,8 +190,8 @@ class Metrics:
         if code in UPSTREAM_CODES:
             self._cells("tollgate_upstream_errors", provider, code)[0] += 1
 
-    def count_disbelieved(self, provider: str, count: str) -> None:
-        """Count a count of a provider that is impossible. ``count`` is its column in the ledger."""
+    def count_implausible_usage(self, provider: str, count: str) -> None:
+        """Add 1 for an impossible token count of a provider. ``count`` is its column in the ledger."""
         self._cells("tollgate_usage_disbelieved", provider, count)[0] += 1
 
     def call_refused(self, code: str) -> None:

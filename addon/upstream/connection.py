@@ -117,7 +117,7 @@ class UpstreamConnection:
     async def head(self) -> ResponseHead:
         """Return the answer's head. Skip interim answers. Raise ``UpstreamConnectionError``."""
         while (head := self.take_head()) is None:
-            await self.expect_news()
+            await self.next_input()
         return head
 
     async def read(self) -> bytes:
@@ -126,7 +126,7 @@ class UpstreamConnection:
         Raise ``UpstreamConnectionError``, but only after the bytes that arrived before the error.
         """
         while (piece := self.take()) is None:
-            await self.expect_news()
+            await self.next_input()
         return piece
 
     def take_head(self) -> ResponseHead | None:
@@ -151,7 +151,7 @@ class UpstreamConnection:
             self._socket.resume()
         return joined
 
-    def expect_news(self, on_piece: Callable[[bytes], bool] | None = None) -> asyncio.Future[bool]:
+    def next_input(self, on_piece: Callable[[bytes], bool] | None = None) -> asyncio.Future[bool]:
         """Return a future that is True as soon as ``take_head`` or ``take`` may return something else than before.
 
         It is False when ``deadline`` is over. If the deadline ended while no one waited, it has another ``GRACE_S``:

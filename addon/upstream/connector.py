@@ -103,7 +103,7 @@ class SocketConnector:
         except (OSError, UnicodeError) as error:
             if not timeout.expired() or deadline is None:
                 raise Unreachable(_reason(error)) from None
-            lagged = self._resolver.is_full or not deadline.is_fair
+            lagged = self._resolver.is_full or not deadline.has_given_full_time
             raise Unreachable("not connected in time", lagged=lagged) from None
         finally:
             if deadline is not None:

@@ -124,7 +124,7 @@ SHOW_MODULES = f"""
 import json, sys
 import addon.serve.template_process as template_process
 
-be_worker = template_process._be_worker
+run_worker = template_process._run_worker
 
 def note_modules(*arguments):
     from addon.serve import worker
@@ -136,9 +136,9 @@ def note_modules(*arguments):
         await give_signs(status)
 
     worker.give_signs = show_modules
-    return be_worker(*arguments)
+    return run_worker(*arguments)
 
-template_process._be_worker = note_modules
+template_process._run_worker = note_modules
 from addon.cli import main
 main()
 """

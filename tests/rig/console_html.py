@@ -7,11 +7,11 @@ from addon.console.frame import Frame
 from addon.console.page_process.maker import render_page as render
 from rig.console_reading import NOW, open_reading
 
-WHY_NO_EDITS = "Changes need a password: set [admin] console_password."
+EDIT_OBSTACLE = "Changes need a password: set [admin] console_password."
 
 
 def render_page(conf_file: Path, url: str, now: Any = NOW, **live: Any) -> str:
     """Return the page at a URL, of the files and the ledger of ``conf_file``."""
     with open_reading(conf_file, url, now, **live) as (page, reading):
-        frame = Frame(url.partition("?")[0], reading.query, why_no_edits=WHY_NO_EDITS)
+        frame = Frame(url.partition("?")[0], reading.query, edit_obstacle=EDIT_OBSTACLE)
         return render(page, frame, reading, page.load(reading)).decode()

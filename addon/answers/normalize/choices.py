@@ -10,7 +10,7 @@ import msgspec
 
 from addon.answers.bounds import check_choices
 from addon.answers.normalize.content import with_plain_content, with_text
-from addon.answers.normalize.edits import same_or, with_member, without
+from addon.answers.normalize.edits import keep_if_same, with_member, without
 from addon.answers.normalize.finish_reason import (
     STANDARD_WORDS,
     finish_reason_of_empty,
@@ -71,7 +71,7 @@ class ChunkNormalizer:
             return _REPEATABLE
         results = [self._normalize_choice(position, choice) for position, choice in enumerate(choices)]
         is_repeatable = all([one.is_repeatable for one in results])  # noqa: C419  (a list costs no calls)
-        normal = same_or(choices, [one.choice for one in results])
+        normal = keep_if_same(choices, [one.choice for one in results])
         if normal is choices:
             return _REPEATABLE if is_repeatable else _UNCHANGED
         is_renamed = len(results) == 1 and results[0].is_renamed
@@ -140,7 +140,7 @@ def normalize_message_choices(
         else choice
         for position, choice in enumerate(choices)
     ]
-    normal = same_or(choices, made)
+    normal = keep_if_same(choices, made)
     return None if normal is choices else normal
 
 

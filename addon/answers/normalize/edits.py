@@ -19,7 +19,7 @@ def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
     return {name: member for name, member in value.items() if name not in keys}
 
 
-def same_or[T](old: list[T], new: Sequence[T]) -> list[T]:
+def keep_if_same[T](old: list[T], new: Sequence[T]) -> list[T]:
     """Return ``old`` when ``new`` has the very same elements, else ``new``."""
     if len(old) == len(new) and all(map(is_, old, new)):
         return old

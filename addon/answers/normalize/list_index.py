@@ -7,7 +7,7 @@ Source: OpenAI's Python SDK, ``lib/streaming/_deltas.py``.
 
 from typing import Any
 
-from addon.answers.normalize.edits import same_or, with_member
+from addon.answers.normalize.edits import keep_if_same, with_member
 
 LISTS = frozenset({"annotations", "reasoning_details"})
 
@@ -26,7 +26,7 @@ class ListIndexes:
         return delta
 
     def _numbered(self, name: str, elements: list[Any]) -> list[Any]:
-        return same_or(elements, [self._element(name, element) for element in elements])
+        return keep_if_same(elements, [self._element(name, element) for element in elements])
 
     def _element(self, name: str, element: Any) -> Any:
         if not isinstance(element, dict):

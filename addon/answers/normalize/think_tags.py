@@ -25,7 +25,7 @@ class SplitText(NamedTuple):
     content: str
 
 
-class _Place(Enum):
+class _Position(Enum):
     BEFORE = auto()
     INSIDE = auto()
     AFTER = auto()
@@ -36,44 +36,44 @@ class ThinkTags:
     """One answer, read piece by piece. Text that may become a tag is held until that is clear."""
 
     def __init__(self) -> None:
-        self._place = _Place.BEFORE
+        self._position = _Position.BEFORE
         self._closing = ""
         self._held = ""
 
     @property
     def is_over(self) -> bool:
         """Whether all that follows is answer."""
-        return self._place is _Place.ANSWER
+        return self._position is _Position.ANSWER
 
     def read(self, text: str) -> SplitText:
         """Take the next piece; return the text that is clear now."""
         text, self._held = self._held + text, ""
-        if self._place is _Place.BEFORE:
+        if self._position is _Position.BEFORE:
             start = text.lstrip()
             opening = next((tag for tag in _CLOSING if start.startswith(tag)), None)
             if opening:
-                self._place, self._closing = _Place.INSIDE, _CLOSING[opening]
+                self._position, self._closing = _Position.INSIDE, _CLOSING[opening]
                 text = start.removeprefix(opening)
             elif len(text) <= _MAX_HELD_CHARS and any(tag.startswith(start) for tag in _CLOSING):
                 self._held = text
                 return SplitText("", "")
             else:
-                self._place = _Place.ANSWER
-        if self._place is _Place.INSIDE:
+                self._position = _Position.ANSWER
+        if self._position is _Position.INSIDE:
             return self._inside(text)
-        return SplitText("", self._after(text) if self._place is _Place.AFTER else text)
+        return SplitText("", self._after(text) if self._position is _Position.AFTER else text)
 
     def end(self) -> SplitText:
         """Return the held text, because nothing follows."""
         text, self._held = self._held, ""
-        was, self._place = self._place, _Place.ANSWER
-        return SplitText(text, "") if was is _Place.INSIDE else SplitText("", text)
+        was, self._position = self._position, _Position.ANSWER
+        return SplitText(text, "") if was is _Position.INSIDE else SplitText("", text)
 
     def _inside(self, text: str) -> SplitText:
         closing = self._closing
         reasoning, is_closed, rest = text.partition(closing)
         if is_closed:
-            self._place = _Place.AFTER
+            self._position = _Position.AFTER
             return SplitText(reasoning, self._after(rest))
         kept = next(length for length in range(len(closing) - 1, -1, -1) if text.endswith(closing[:length]))
         self._held = closing[:kept]
@@ -82,7 +82,7 @@ class ThinkTags:
     def _after(self, text: str) -> str:
         rest = text.lstrip()
         if rest:
-            self._place = _Place.ANSWER
+            self._position = _Position.ANSWER
         return rest
 
 

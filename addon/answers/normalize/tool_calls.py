@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from addon.answers.normalize.edits import same_or, with_member, without
+from addon.answers.normalize.edits import keep_if_same, with_member, without
 from addon.text.json_encode import encode_json
 
 _OUTLINE = re.compile(r"""\\.|["\\{}\[\]]""", re.DOTALL)
@@ -75,7 +75,7 @@ class StreamedCalls:
 
     def deltas(self, deltas: list[Any]) -> list[Any]:
         """Return the well-formed ``tool_calls`` of one delta: the same list when it needs no change."""
-        return same_or(deltas, [self._delta(one) if isinstance(one, dict) else one for one in deltas])
+        return keep_if_same(deltas, [self._delta(one) if isinstance(one, dict) else one for one in deltas])
 
     def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
         place = delta.get("index")
@@ -133,7 +133,7 @@ def whole_calls(calls: list[Any], seed: Sequence[object]) -> list[Any]:
         call_id = given if given and given not in ids else _made_id(seed, number, call)
         ids.add(call_id)
         made.append(with_member(_complete(call), "id", call_id))
-    return same_or(calls, made)
+    return keep_if_same(calls, made)
 
 
 def with_calls(shown: dict[str, Any], rule: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from tornado.httputil import HTTPServerRequest
 
 from addon.console.access.hosts import split_port
-from addon.console.access.password import Keys
+from addon.console.access.password import PasswordKeys
 from addon.console.access.session import (
     LONGEST_S,
     REMEMBERED_DAYS,
@@ -49,7 +49,7 @@ class Browsers:
     def __init__(self) -> None:
         self._ended: dict[str, float] = {}
 
-    def find(self, request: HTTPServerRequest, keys: Keys) -> Session | None:
+    def find(self, request: HTTPServerRequest, keys: PasswordKeys) -> Session | None:
         """Return the session of a browser, also one that is over, but none that was logged out."""
         name = _name_cookie(request)
         found = request.cookies.get(name)
@@ -69,13 +69,13 @@ class Browsers:
             self._ended.pop(next(iter(self._ended)))
         self._ended[session.id] = now + LONGEST_S
 
-    def make_cookie(self, request: HTTPServerRequest, session: Session | None, keys: Keys) -> Cookie:
+    def make_cookie(self, request: HTTPServerRequest, session: Session | None, keys: PasswordKeys) -> Cookie:
         """Return the cookie of a session, or the one that removes it."""
         name = _name_cookie(request)
         value = make_cookie(keys.signing, name, session) if session else ""
         return Cookie(name, value, _is_https(request))
 
-    def is_form_of(self, session: Session, token: str, keys: Keys) -> bool:
+    def is_form_of(self, session: Session, token: str, keys: PasswordKeys) -> bool:
         """Return whether a form has the token of the session."""
         expected = make_form_token(keys.signing, session)
         return hmac.compare_digest(expected.encode(), token.encode("utf-8", "replace"))

@@ -9,7 +9,7 @@ from addon.settings.settings import Settings
 NO_CHANGES: Final = "Changes need a password: set [admin] console_password."
 
 
-def why_no_edits(settings: Settings, unwritable: Path | None = None) -> str | None:
+def find_edit_obstacle(settings: Settings, unwritable: Path | None = None) -> str | None:
     """Return in one line why the console may not change files, None when it may. Does no input or output.
 
     ``unwritable`` is what ``find_unwritable`` found.

@@ -17,7 +17,7 @@ from tornado.httputil import HTTPServerRequest
 from addon.console.access.browsers import Browsers, Cookie
 from addon.console.access.edits_allowed import NO_CHANGES
 from addon.console.access.hosts import find_host_fault
-from addon.console.access.password import Keys, PasswordCheck
+from addon.console.access.password import PasswordCheck, PasswordKeys
 from addon.console.access.session import Session, make_form_token
 from addon.console.posted_form import FORM_TOKEN
 from addon.runtime.listening import is_loopback
@@ -186,12 +186,12 @@ class Guard:
         self._check.configure(password.secret)
         return True
 
-    async def _keys(self) -> Keys:
+    async def _keys(self) -> PasswordKeys:
         if not self._configure():
             raise AccessError(404, "There is no such page.")
         return await self._check.keys()
 
-    def _current(self, request: HTTPServerRequest, keys: Keys) -> Session | None:
+    def _current(self, request: HTTPServerRequest, keys: PasswordKeys) -> Session | None:
         session = self._browsers.find(request, keys)
         return session if session and session.is_current(time.time()) else None
 
@@ -199,7 +199,7 @@ class Guard:
         password = _find_password(request)
         return password is not None and await self._check.is_right(password, find_client(request))
 
-    def _check_form(self, request: HTTPServerRequest, session: Session, keys: Keys) -> None:
+    def _check_form(self, request: HTTPServerRequest, session: Session, keys: PasswordKeys) -> None:
         """Raise AccessError when a form comes from another site, or is not one of this session."""
         if not self._is_own_form(request):
             raise AccessError(403, "Another site sent this form.")

@@ -39,18 +39,18 @@ class TooOftenError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class PasswordKeys:
     """The keys that are derived from a password: one to compare, and one that signs cookies."""
 
     verifier: bytes = field(repr=False)
     signing: str = field(repr=False)
 
 
-def derive_keys(password: str) -> Keys:
+def derive_keys(password: str) -> PasswordKeys:
     """Return the keys of a password. This takes long on purpose."""
     text = normalize_password(password).encode("utf-8", "replace")
     made = hashlib.scrypt(text, salt=_SALT, n=_COST, r=8, p=1, maxmem=2**26, dklen=64)
-    return Keys(made[:32], made[32:].hex())
+    return PasswordKeys(made[:32], made[32:].hex())
 
 
 class PasswordCheck:
@@ -61,7 +61,7 @@ class PasswordCheck:
         self._waiting = 0
         self._back_off = BackOff()
         self._configured: SecretStr | None = None
-        self._derived: Future[Keys] | None = None
+        self._derived: Future[PasswordKeys] | None = None
         # Only digests are kept, with a key of this process.
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[str, bytes] = OrderedDict()
@@ -76,12 +76,12 @@ class PasswordCheck:
             self._wrong.clear()
 
     @property
-    def keys_now(self) -> Keys | None:
+    def keys_now(self) -> PasswordKeys | None:
         """The keys of the configured password, None while they are being made."""
         made = self._derived
         return made.result() if made and made.done() and not made.cancelled() else None
 
-    async def keys(self) -> Keys:
+    async def keys(self) -> PasswordKeys:
         """Return the keys of the configured password. Call ``configure`` before."""
         assert self._derived  # noqa: S101  (``configure`` comes first)
         if (keys := self.keys_now) is not None:
@@ -123,7 +123,7 @@ class PasswordCheck:
         _remember(self._right, who, digest)
         return True
 
-    async def _compare(self, password: str, keys: Keys) -> bool:
+    async def _compare(self, password: str, keys: PasswordKeys) -> bool:
         self._waiting += 1
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._thread, derive_keys, password)

@@ -41,7 +41,7 @@ class FormHandler(ConsoleHandler):
         if found is None:
             return self.fail(404, "There is no such form.")
         self.form, self.names = found
-        if why := self.maker.why_not():
+        if why := self.maker.find_edit_obstacle():
             return self.fail(403, why)
         return None
 
@@ -68,7 +68,7 @@ class FormHandler(ConsoleHandler):
         typed = {field.name: self._read(field.name) for field in self.form.fields}
         token = self.get_body_argument("token", "")
         if self.get_body_argument("again", ""):
-            return self._lead_to("fields", token) if self._find_waiting(token) else self._show_form(typed)
+            return self._redirect_to("fields", token) if self._find_waiting(token) else self._show_form(typed)
         if token:
             return await self._confirm(token)
         try:
@@ -81,7 +81,7 @@ class FormHandler(ConsoleHandler):
             return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=400)
         except BusyError as error:
             return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=503)
-        return self._lead_to("change", token)
+        return self._redirect_to("change", token)
 
     def _find_waiting(self, token: str) -> PendingChange | None:
         """Return the change that waits under a token, if it is one of this session and of this form."""
@@ -90,7 +90,7 @@ class FormHandler(ConsoleHandler):
             return None
         return waiting
 
-    def _lead_to(self, part: str, token: str) -> None:
+    def _redirect_to(self, part: str, token: str) -> None:
         """Redirect to the page with the difference of a change, or to the one with its fields."""
         self.redirect(f"{self.form.url(*self.names.values())}?{part}={token}", status=303)
 
@@ -103,7 +103,7 @@ class FormHandler(ConsoleHandler):
         except FieldErrors as errors:
             return self._show_form(waiting.asked.typed, errors.errors, status=409)
         except (BusyError, UnavailableError):
-            return self._lead_to("change", token)
+            return self._redirect_to("change", token)
         except RefusedError as error:
             return self._show_form(waiting.asked.typed, fault=str(error), status=409)
         return self.redirect(f"/changes/done/{result}", status=303)

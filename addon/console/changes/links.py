@@ -10,7 +10,9 @@ from addon.edits.diff import DiffLine
 
 
 class ChangeLinks(Part):
-    """Links to all forms of one workspace, or of one part of it such as a key. Or why nothing may be changed.
+    """Links to all forms of one workspace, or of one part of it such as a key.
+
+    While nothing may be changed, it is the reason instead.
 
     ``names`` are those of the forms: ``ChangeLinks(workspace="acme", key="ci")``. Without names, the forms of no
     workspace.
@@ -18,20 +20,20 @@ class ChangeLinks(Part):
 
     def render(self, **names: str) -> str:
         forms = [form for form in FORMS.values() if tuple(form.names) == tuple(names)]
-        why_not = self.frame.why_no_edits
+        obstacle = self.frame.edit_obstacle
         return self.show(
-            "change_links", why_not=why_not, forms=forms, names=names.values(), current=self.path
+            "change_links", obstacle=obstacle, forms=forms, names=names.values(), current=self.path
         )
 
 
 class ChangesOff(Part):
-    """Why nothing may be changed. Nothing where it may."""
+    """The reason why nothing may be changed. Empty while changes are allowed."""
 
     def render(self) -> str:
-        why_not = self.frame.why_no_edits
+        obstacle = self.frame.edit_obstacle
         return (
-            self.show("change_links", why_not=why_not, forms=(), names=(), current=self.path)
-            if why_not
+            self.show("change_links", obstacle=obstacle, forms=(), names=(), current=self.path)
+            if obstacle
             else ""
         )
 
@@ -51,7 +53,7 @@ def make_edit_link(frame: Frame) -> Callable[..., str | None]:
     forms = {form.action: form for form in FORMS.values()}
 
     def edit_link(action: str, *names: Any) -> str | None:
-        if frame.why_no_edits is not None:
+        if frame.edit_obstacle is not None:
             return None
         return forms[action].url(*map(str, names))
 

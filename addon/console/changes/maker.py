@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from addon.console.access.edits_allowed import find_unwritable, why_no_edits
+from addon.console.access.edits_allowed import find_edit_obstacle, find_unwritable
 from addon.console.changes.field import FieldErrors, parse_fields, refuse_secrets
 from addon.console.changes.file_change import judge_file
 from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form, RequestedChange
@@ -68,10 +68,10 @@ class ChangeMaker:
         self.waiting: ExpiringValues[PendingChange] = ExpiringValues(clock)
         self.results: ExpiringValues[Result] = ExpiringValues(clock)
 
-    def why_not(self) -> str | None:
+    def find_edit_obstacle(self) -> str | None:
         """Return in one line why nothing may be changed, None when it may."""
         settings = self._settings()
-        return why_no_edits(settings, find_unwritable(settings.conf.paths.workspaces))
+        return find_edit_obstacle(settings, find_unwritable(settings.conf.paths.workspaces))
 
     async def read_current(self, form: Form, names: Mapping[str, str]) -> Mapping[str, str]:
         """Return the texts of the fields now. Raises RefusedError and BusyError."""
@@ -131,7 +131,7 @@ class ChangeMaker:
 
     def end_abandoned_intents(self) -> None:
         """Begin to end what a process that died left in the audit log."""
-        if self.why_not() is None:
+        if self.find_edit_obstacle() is None:
             self._thread.submit(self._end_abandoned_intents)
 
     def close(self) -> None:

@@ -100,7 +100,7 @@ def _make_page(question: Question, settings: Settings, is_left: Event) -> Answer
 
 def make_frame(question: Question, query: Query) -> Frame:
     """Return the frame of the page that is asked for."""
-    return Frame(question.path, query, question.form_token, question.is_logged_in, question.why_no_edits)
+    return Frame(question.path, query, question.form_token, question.is_logged_in, question.edit_obstacle)
 
 
 def render_page(page: Page, frame: Frame, reading: Reading, view: View, notices: Sequence[str] = ()) -> bytes:

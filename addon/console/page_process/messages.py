@@ -53,7 +53,7 @@ class Question:
     form: Mapping[str, str] | None
     form_token: str
     is_logged_in: bool
-    why_no_edits: str | None
+    edit_obstacle: str | None
     asked_at: datetime
     live: Live
 

@@ -174,7 +174,7 @@ class _Running:
         """Return the answer. Raises LateError and EndedError."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[question.number] = answer
-        self._stay(None)
+        self._set_idle_timer(None)
         limit_s = PAGE_S if question.form is None else FORM_S
         try:
             async with asyncio.timeout(limit_s):
@@ -190,7 +190,7 @@ class _Running:
                 self._write(pack(LEFT, str(question.number)))
             answer.cancel()
             if not self._answers:
-                self._stay(IDLE_S)
+                self._set_idle_timer(IDLE_S)
 
     async def _send(self, question: Question) -> None:
         if self.has_ended:
@@ -213,7 +213,7 @@ class _Running:
         assert self._process.stdin  # noqa: S101  (a pipe)
         return self._process.stdin
 
-    def _stay(self, idle_s: float | None) -> None:
+    def _set_idle_timer(self, idle_s: float | None) -> None:
         """End the process after ``idle_s``; never if that is None."""
         if self._unused:
             self._unused.cancel()
@@ -221,7 +221,7 @@ class _Running:
 
     async def end(self) -> None:
         """End the process, and wait until it is gone."""
-        self._stay(None)
+        self._set_idle_timer(None)
         self._kill()
         await self._reading
 

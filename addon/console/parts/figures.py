@@ -5,25 +5,25 @@ from dataclasses import dataclass
 
 from addon.console.charts.stacked_bars import StackedBars
 from addon.console.charts.svg import Svg
-from addon.console.display import Change
+from addon.console.display import FigureChange
 from addon.console.parts.part import Part
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A figure at the top of a page. ``good`` says which direction of a change is good news, if one is."""
+    """A figure at the top of a page. ``good`` is the direction of a good change, if there is one."""
 
     label: str
     text: str
     exact: str = ""
-    change: Change | None = None
+    change: FigureChange | None = None
     note: str = ""
     url: str = ""
     good: str = ""
 
     @property
-    def news(self) -> str:
-        """Return whether the change is good, bad or neither."""
+    def mark(self) -> str:
+        """The CSS class of the change: good, bad or neutral."""
         if self.change is None or not self.good or self.change.direction == "same":
             return "neutral"
         return "good" if self.change.direction == self.good else "bad"

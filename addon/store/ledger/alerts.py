@@ -60,8 +60,8 @@ class Rescue(NamedTuple):
     retail_nanousd: int
 
 
-class News(NamedTuple):
-    """The rows up to ``last`` that are new: their callers, and fallbacks with a platform key by their provider."""
+class NewRows(NamedTuple):
+    """The new rows up to ``last``: their callers, and the fallbacks with a platform key by provider."""
 
     last: int
     callers: frozenset[tuple[str, str]]
@@ -196,7 +196,7 @@ def last_row(connection: sqlite3.Connection) -> int:
     return found
 
 
-def read_news(connection: sqlite3.Connection, after: int) -> News:
+def read_new_rows(connection: sqlite3.Connection, after: int) -> NewRows:
     """Return what was recorded after a row. It reads these rows only."""
     callers, fallbacks, last = set(), [], after
     for row in connection.execute(_NEWS, (after,)):
@@ -205,7 +205,7 @@ def read_news(connection: sqlite3.Connection, after: int) -> News:
         last = max(last, newest)
         if is_fallback:
             fallbacks.append(Rescue(workspace, provider, calls, retail_nanousd))
-    return News(last, frozenset(callers), fallbacks)
+    return NewRows(last, frozenset(callers), fallbacks)
 
 
 def read_fallbacks(connection: sqlite3.Connection, since: str, last: int) -> list[Rescue]:

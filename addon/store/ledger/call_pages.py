@@ -16,14 +16,14 @@ from addon.store.ledger.rollup_schema import AFTER_ALL
 from addon.text.table import Table
 
 
-class Effort(NamedTuple):
+class SearchBounds(NamedTuple):
     """How many rows are looked at in one statement, and how many for one page. A page says how far it came."""
 
     step: int = 10_000
     page: int = 250_000
 
 
-DEFAULT_EFFORT: Final = Effort()
+DEFAULT_BOUNDS: Final = SearchBounds()
 
 MAX_COUNTED: Final = 10_000
 """How many of the rows that were written later are looked at."""
@@ -75,10 +75,10 @@ def find_page(
     *,
     before: CallPosition | None = None,
     after: CallPosition | None = None,
-    effort: Effort = DEFAULT_EFFORT,
+    bounds: SearchBounds = DEFAULT_BOUNDS,
 ) -> CallPage:
     """Return the newest calls, the newest of those before a position, or the oldest of those after it."""
-    search = _Search(connection, wanted, before or after, effort, newest_first=after is None)
+    search = _Search(connection, wanted, before or after, bounds, newest_first=after is None)
     rows = search.find(limit + 1)
     has_more, rows = len(rows) > limit, rows[:limit]
     if after is not None:
@@ -129,13 +129,13 @@ class _Search:
         connection: sqlite3.Connection,
         wanted: Filter,
         start: CallPosition | None,
-        effort: Effort,
+        bounds: SearchBounds,
         *,
         newest_first: bool,
     ) -> None:
         self._connection = connection
         self._start = start
-        self._effort = effort
+        self._bounds = bounds
         self._newest_first = newest_first
         self._wanted = wanted if start is None else _narrow(wanted, start, newest_first=newest_first)
         self._order = "DESC" if newest_first else "ASC"
@@ -166,14 +166,14 @@ class _Search:
                 step, rest, count, last = self._split(*rest)
                 yield step
                 self._looked_at += count
-                if self._looked_at >= self._effort.page:
+                if self._looked_at >= self._bounds.page:
                     self.stopped_at = CallPosition(last, 0 if self._newest_first else _LAST_ROWID)
                     return
 
     def _split(self, begin: str, end: str) -> tuple[_Time, _Time | None, int, str]:
         """Return the time of the next step, the rest, how many rows the step has, and the moment of its last one."""
         count, moment = self._look(begin, end)
-        if count < self._effort.step:
+        if count < self._bounds.step:
             return (begin, end), None, count, moment
         if self._newest_first:
             return (moment, end), (begin, moment), count, moment
@@ -188,7 +188,7 @@ class _Search:
             FROM (SELECT created_at FROM usage WHERE {narrowed}created_at >= ? AND created_at < ?
                   ORDER BY created_at {self._order} LIMIT ?)
         """  # noqa: S608
-        count, moment = self._connection.execute(sql, (*values, begin, end, self._effort.step)).fetchone()
+        count, moment = self._connection.execute(sql, (*values, begin, end, self._bounds.step)).fetchone()
         return count, moment or ""
 
     def _select(self, begin: str, end: str, limit: int) -> list[Any]:

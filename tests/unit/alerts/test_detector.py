@@ -67,7 +67,7 @@ async def test_each_rescued_call_counts_once(tmp_path: Path, failing_step: int) 
             await detector.look(settings, {})
         except sqlite3.OperationalError:
             failed += 1
-            detector.look_at_all()
+            detector.reread_all_counters()
     with closing(sqlite3.connect(database)) as connection:
         [(recorded,)] = connection.execute("SELECT count(*) FROM usage").fetchall()
     counted = sum(one.calls for windows in detector._rescues.values() for one in windows)

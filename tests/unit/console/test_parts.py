@@ -41,7 +41,7 @@ EMPTY = Table(TABLE.columns, [])
 def render(part: str, *values: Any, url: str = "/calls?range=day&workspace=acme", **named: Any) -> Element:
     """Return a part as a tree. It raises for HTML that is not well-formed."""
     path, _, given = url.partition("?")
-    frame = Frame(path, Query(dict(parse_qsl(given))), why_no_edits="Changes are off.")
+    frame = Frame(path, Query(dict(parse_qsl(given))), edit_obstacle="Changes are off.")
     html = getattr(make_namespace(frame)["_tt_modules"], part)(*values, **named)
     for tag in ("input", "img"):
         html = "".join(

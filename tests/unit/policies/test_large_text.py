@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from policies.large_text import LargeText, TextCounts, TextRest, first_chars, larges_in, whole_text
+from policies.large_text import LargeText, TextCounts, TextRest, find_large_texts, first_chars, whole_text
 
 MARK = "\ue000"
 PIECES = ("a long", " text", " of three pieces")
@@ -48,7 +48,7 @@ def test_the_whole_text_can_be_read_again() -> None:
 def test_long_texts_are_found_at_any_depth() -> None:
     text = large([])
     value = {"messages": [{"content": text}, {"content": [{"text": "short"}, {"text": text}]}], "n": 1}
-    assert [id(found) for found in larges_in(value)] == [id(text)] * 2
+    assert [id(found) for found in find_large_texts(value)] == [id(text)] * 2
 
 
 def test_counts_add_up() -> None:

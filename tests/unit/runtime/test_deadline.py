@@ -32,7 +32,7 @@ async def test_a_deadline_expires_once_its_time_is_over() -> None:
     deadline = Deadline(0.1, expired.set)
     await expired.wait()
     assert loop.time() - began_s >= 0.1
-    assert deadline.is_fair
+    assert deadline.has_given_full_time
     deadline.cancel()
 
 
@@ -61,7 +61,7 @@ async def test_a_loop_that_is_always_late_has_a_bounded_number_of_turns(
     turns = Turns(block_s=0.005)
     deadline = Deadline(0.0001, turns.expired.set)
     await turns.expired.wait()
-    assert not deadline.is_fair
+    assert not deadline.has_given_full_time
     assert 2 * STEPS <= turns.count <= 6 * STEPS
 
 

@@ -14,7 +14,7 @@ from addon.text.json_encode import encode_request
 from addon.text.large_strings import LargeStrings, boundary
 from policies.estimate import count_text, estimate_prompt_tokens
 from policies.family import Estimator
-from policies.large_text import LargeText, TextCounts, first_chars, larges_in, whole_text
+from policies.large_text import LargeText, TextCounts, find_large_texts, first_chars, whole_text
 from policies.refusal import Refusal
 
 
@@ -57,7 +57,7 @@ def test_long_strings_are_restored_to_the_byte(texts: list[str]) -> None:
     assert large is None or large.restore(large.skeleton()) == body
     sent = encode_request(value)
     assert json.loads(large.restore(sent) if large else sent) == json.loads(body)
-    for text in larges_in(value):
+    for text in find_large_texts(value):
         assert count_text(whole_text(text)) == count_text(text.beginning).plus(text.rest.counts)
         assert first_chars(text, 50) == whole_text(text)[:50]
 
@@ -128,7 +128,7 @@ def test_a_long_text_has_the_same_counts_as_a_whole_one() -> None:
     }
     value, large = decode_large_object(json.dumps(fields).encode())
     assert large is not None
-    assert len(list(larges_in(value))) == 4
+    assert len(list(find_large_texts(value))) == 4
     whole = estimate_prompt_tokens(fields, Estimator())
     # The few characters of a mark in a text count too.
     assert whole <= estimate_prompt_tokens(value, Estimator()) <= whole + 4 * 60

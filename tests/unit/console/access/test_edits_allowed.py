@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rig.settings_files import edit, write_files
 
-from addon.console.access.edits_allowed import find_unwritable, why_no_edits
+from addon.console.access.edits_allowed import find_edit_obstacle, find_unwritable
 from addon.settings.settings import load_settings
 
 PASSWORD = 'console_password = "env:CONSOLE"'
@@ -32,7 +32,7 @@ def test_the_reason_why_the_console_may_not_change_files(tmp_path: Path, case: s
     conf = write_files(tmp_path)
     edit(conf, "[billing]", f"[admin]\n{admin}\n{state}\n[billing]")
     settings = load_settings(conf, {"OPENAI_KEY": "sk-obviously-fake", "CONSOLE": password})
-    found = why_no_edits(settings, None if is_writable else tmp_path)
+    found = find_edit_obstacle(settings, None if is_writable else tmp_path)
     if reason is None:
         assert found is None
     else:

@@ -33,7 +33,7 @@ QUESTIONS = st.builds(
     form=st.none() | st.dictionaries(TEXTS, TEXTS, max_size=2),
     form_token=TEXTS,
     is_logged_in=st.booleans(),
-    why_no_edits=st.none() | TEXTS,
+    edit_obstacle=st.none() | TEXTS,
     asked_at=MOMENTS,
     live=LIVES,
 )

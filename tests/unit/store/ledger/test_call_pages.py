@@ -10,7 +10,13 @@ from rig.ledger import make_row
 from rig.rollups import ROWS, open_ledger, write
 
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.call_pages import CallPosition, Effort, count_written, find_last_written, find_page
+from addon.store.ledger.call_pages import (
+    CallPosition,
+    SearchBounds,
+    count_written,
+    find_last_written,
+    find_page,
+)
 
 FILTERS = st.builds(
     Filter,
@@ -30,7 +36,7 @@ CALLS = st.builds(
     st.sampled_from([None, "2026-01-30T10:20:00.000+00:00"]),
 )
 """Calls of which many have the same moment."""
-EFFORTS = st.builds(Effort, st.integers(1, 4), st.integers(1, 9))
+BOUNDS = st.builds(SearchBounds, st.integers(1, 4), st.integers(1, 9))
 
 
 def number(rows: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
@@ -54,7 +60,7 @@ def ids_of(page: Any) -> list[str]:
     st.integers(0, 6),
     FILTERS,
     st.integers(1, 4),
-    EFFORTS,
+    BOUNDS,
 )
 def test_a_walk_over_pages_shows_each_call_once_while_others_are_written(
     earlier: list[dict[str, Any]],
@@ -62,13 +68,13 @@ def test_a_walk_over_pages_shows_each_call_once_while_others_are_written(
     steps: int,
     wanted: Filter,
     limit: int,
-    effort: Effort,
+    bounds: SearchBounds,
 ) -> None:
     with open_ledger(number(earlier, "old"), steps) as connection:
         expected = select_ids(connection, wanted)
         coming, shown, before = number(later, "new"), list[str](), None
         for _ in range(200):
-            page = find_page(connection, wanted, limit, before=before, effort=effort)
+            page = find_page(connection, wanted, limit, before=before, bounds=bounds)
             assert len(page.calls.rows) <= limit
             shown += ids_of(page)
             if page.older is None:
@@ -81,14 +87,14 @@ def test_a_walk_over_pages_shows_each_call_once_while_others_are_written(
 
 
 @settings(deadline=None)
-@given(st.lists(CALLS, max_size=16), st.integers(0, 6), FILTERS, st.integers(1, 4), EFFORTS)
+@given(st.lists(CALLS, max_size=16), st.integers(0, 6), FILTERS, st.integers(1, 4), BOUNDS)
 def test_the_way_back_shows_the_same_calls(
-    rows: list[dict[str, Any]], steps: int, wanted: Filter, limit: int, effort: Effort
+    rows: list[dict[str, Any]], steps: int, wanted: Filter, limit: int, bounds: SearchBounds
 ) -> None:
     with open_ledger(number(rows, "old"), steps) as connection:
         shown, after = list[str](), CallPosition("0001-01-01T00:00:00.000+00:00", 0)
         for _ in range(200):
-            page = find_page(connection, wanted, limit, after=after, effort=effort)
+            page = find_page(connection, wanted, limit, after=after, bounds=bounds)
             shown = ids_of(page) + shown
             assert page.older is not None
             if page.newer is None:
@@ -131,7 +137,7 @@ def test_a_search_that_finds_nothing_ends_and_says_how_far_it_came() -> None:
     with open_ledger() as connection:
         for minute in range(9):
             write(connection, make_row(f"call-{minute}", created_at=f"2026-01-31T12:0{minute}:00.000+00:00"))
-        page = find_page(connection, Filter(end_user="nobody"), 2, effort=Effort(2, 4))
+        page = find_page(connection, Filter(end_user="nobody"), 2, bounds=SearchBounds(2, 4))
         assert (ids_of(page), page.is_whole) == ([], False)
         assert str(page.older) == "2026-01-31T12:05:00.000Z_0"
 
