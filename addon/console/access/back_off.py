@@ -69,7 +69,7 @@ class BackOff:
 
 
 def network_of(address: str) -> str:
-    """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 address, which one client has."""
+    """Return the network that counts as one client: an IPv4 address, or a /64 of IPv6, which one client can have."""
     try:
         found = ip_address(address)
     except ValueError:

@@ -226,7 +226,7 @@ class Guard:
 
 
 def find_client(request: HTTPServerRequest) -> str:
-    """Return the address of a client, for the back-off and for records. It may be what a program on this machine says.
+    """Return the address of a client, for the back-off and for records. A program on this machine can forge it.
 
     A proxy on this machine names its client last in ``X-Forwarded-For``. Without that, one client of the proxy could
     keep all others out.
@@ -243,10 +243,10 @@ def find_client(request: HTTPServerRequest) -> str:
 
 
 def _is_embedded(request: HTTPServerRequest) -> bool:
-    """Return whether a browser says that a page of another site asks, and not for a page in a window of its own.
+    """Return whether the browser says that a page of another site sent the request, other than by a link.
 
-    Such a page can't read the answer, but could keep the console busy, and measure how long it takes. For browsers
-    another port of the same host is the same site, and gets the cookie.
+    That page can't read the answer, but it could keep the console busy, and measure how long the answer takes. Browsers
+    count another port of the same host as the same site, and send it the cookie.
     """
     site = request.headers.get("Sec-Fetch-Site", "none")
     is_link = (

@@ -92,7 +92,7 @@ class Change(Protocol):
 
     @property
     def digest(self) -> str:
-        """The digest of the content that it would change. The change is refused where it is another one by then."""
+        """The digest of the content that it would change. The change is refused if the content has changed by then."""
 
     @property
     def lines(self) -> Sequence[DiffLine]:

@@ -33,7 +33,7 @@ class FormHandler(ConsoleHandler):
 
     @override
     async def prepare(self) -> None:
-        """Refuse a request to another page, and everyone while nothing may be changed."""
+        """Refuse an unknown path, and every request while nothing may be changed."""
         await super().prepare()
         if self._finished:
             return None

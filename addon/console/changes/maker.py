@@ -112,7 +112,7 @@ class ChangeMaker:
         return self.waiting.put(PendingChange(asked, change.digest, preview), session)
 
     async def confirm(self, waiting: PendingChange, requester: Requester) -> str:
-        """Make a change, and return the name of its result. RequestedChange again, return the same.
+        """Make a change, and return the name of its result. A repeated confirmation returns the same name.
 
         Raises RefusedError and BusyError. After UnavailableError and BusyError, it can be asked again.
         """
@@ -130,7 +130,7 @@ class ChangeMaker:
             raise
 
     def end_abandoned_intents(self) -> None:
-        """Begin to end what a process that died left in the audit log."""
+        """Begin to end the intents that dead processes left in the audit log."""
         if self.find_edit_obstacle() is None:
             self._thread.submit(self._end_abandoned_intents)
 

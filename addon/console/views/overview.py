@@ -13,7 +13,7 @@ from addon.console.views.overview_providers import load_providers
 from addon.console.views.overview_spend import SPLITS, choose_step, load_spend
 from addon.settings.errors import describe_error
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import PERCENTILES, Figures, Groups, fold, rank, read_figures
+from addon.store.ledger.figures import PERCENTILES, Figures, Groups, merge_groups, rank, read_figures
 from addon.store.ledger.report import count_holds, find_refusals
 from addon.store.ledger.sum_sources import SUMS
 from addon.store.protocol import StoreUnavailable
@@ -37,14 +37,14 @@ def load_overview(reading: Reading) -> View:
     by_provider = read_figures(reading.ledger, ("provider",), wanted, has_distributions=True)
     by_model = read_figures(reading.ledger, ("model_slug",), wanted, choose_step(time))
     earlier = read_figures(reading.ledger, (), before, has_distributions=True)
-    whole = fold(by_provider)
+    whole = merge_groups(by_provider)
     is_of_model = bool(wanted.model or wanted.provider)
     spend = load_spend(reading, time, wanted, by, by_model)
     limits, missing = _load_limits(reading, wanted)
     tables = {
         "figures": Table(FIGURES, [_row("now", time, whole), _row("before", time.before(), earlier)]),
         "spend": spend.table,
-        "models": _make_top(("model_slug",), fold(by_model, 1)),
+        "models": _make_top(("model_slug",), merge_groups(by_model, 1)),
         "workspaces": _make_top(("workspace",), read_figures(reading.ledger, ("workspace",), wanted)),
         "providers": load_providers(reading, wanted, by_provider),
         **({} if is_of_model else {"refusals": find_refusals(reading.ledger, wanted, TOP_ROWS)}),

@@ -113,6 +113,6 @@ def _add(one: KeyUse, other: KeyUse) -> KeyUse:
 
 
 def _rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Order budgets: the used up, those that end, and the rest by how much of them is used."""
+    """Return the sort key of a budget: used-up ones come first, then those that will run out, then the fullest."""
     ends = row["ends_at"] or "~"
     return (row["outlook"] != "used_up", ends, -row["used_share"], row["workspace"], row["key_id"] or "")

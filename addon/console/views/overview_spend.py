@@ -12,7 +12,7 @@ from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import STEPS_S, Groups, Step, fold, rank, read_figures
+from addon.store.ledger.figures import STEPS_S, Groups, Step, merge_groups, rank, read_figures
 from addon.text.table import Table
 
 type Split = Literal["model", "key", "workspace"]
@@ -71,8 +71,8 @@ def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: Split, by_
 
 
 def _find_largest(groups: Groups, names: Sequence[str]) -> Sequence[tuple[str, ...]]:
-    """Return the names with a colour of their own. No single name is left for the others."""
-    ordered = rank(fold(groups, *range(1, len(names) + 1)))
+    """Return the names that get their own colour. The rest becomes "others", unless it is only one name."""
+    ordered = rank(merge_groups(groups, *range(1, len(names) + 1)))
     return ordered if len(ordered) <= LARGEST + 1 else ordered[:LARGEST]
 
 

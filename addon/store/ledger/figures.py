@@ -190,15 +190,15 @@ def _step_of(source: Source, step: Step) -> str:
             return f"substr({moment}, 1, 10)"
 
 
-def fold(groups: Groups, *places: int) -> Groups:
-    """Return the figures of the groups that have the same values at ``places``, together."""
-    folded: Groups = {}
+def merge_groups(groups: Groups, *places: int) -> Groups:
+    """Return larger groups: all groups with the same values at ``places`` become one."""
+    merged: Groups = {}
     for name, figures in groups.items():
         kept = tuple(name[place] for place in places)
-        if kept not in folded:
-            folded[kept] = Figures()
-        folded[kept].add(figures)
-    return folded
+        if kept not in merged:
+            merged[kept] = Figures()
+        merged[kept].add(figures)
+    return merged
 
 
 def rank(groups: Groups) -> list[tuple[str, ...]]:

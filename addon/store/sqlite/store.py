@@ -60,7 +60,7 @@ class SqliteStore(SharedCircuitsMixin):
             self._process = ProcessLock(path.with_name(f"{path.name}-owners"))
             half_open.callback(self._process.close)
             self._file.transact(reclaim_counters)
-            (ended,) = self._file.transact(self._interrupt_dead)
+            (ended,) = self._file.transact(self._interrupt_calls_of_dead)
             half_open.pop_all()
         self._file.disable_busy_timeout()
         self._circuits = Circuits(SqliteCircuits(self._file, clock), clock)
@@ -152,8 +152,8 @@ class SqliteStore(SharedCircuitsMixin):
         """See ``Store.maintain``."""
         await self._pending.write_all(self._settle, self._void)
         # This read needs no lock and does not write to the disk.
-        if await self._file.read(lambda: self._find_dead(self._file.connection)):
-            _log_interrupted(await self._file.write(self._interrupt_dead))
+        if await self._file.read(lambda: self._find_dead_owners(self._file.connection)):
+            _log_interrupted(await self._file.write(self._interrupt_calls_of_dead))
         await self._refusals.flush(partial(record_refusals, self._file))
         await self._circuits.refresh()
 
@@ -187,11 +187,11 @@ class SqliteStore(SharedCircuitsMixin):
     async def _void(self, call_id: str, timeout_s: float = TIMEOUT_S) -> None:
         await self._file.write(partial(transactions.void, call_id=call_id), timeout_s)
 
-    def _find_dead(self, connection: sqlite3.Connection) -> list[str]:
+    def _find_dead_owners(self, connection: sqlite3.Connection) -> list[str]:
         return [owner for owner in transactions.find_owners(connection) if not self._process.is_alive(owner)]
 
-    def _interrupt_dead(self, connection: sqlite3.Connection) -> int:
-        return transactions.interrupt(connection, self._find_dead(connection))
+    def _interrupt_calls_of_dead(self, connection: sqlite3.Connection) -> int:
+        return transactions.interrupt(connection, self._find_dead_owners(connection))
 
 
 class SqliteCircuits:

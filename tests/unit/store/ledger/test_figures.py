@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rig.rollups import NOW, ROWS, build_all, open_ledger, write
 
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import STEPS_S, Figures, Step, fold, read_figures
+from addon.store.ledger.figures import STEPS_S, Figures, Step, merge_groups, read_figures
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS
 from addon.store.ledger.sum_sources import SUMS
 from policies.utc_time import format_utc
@@ -112,10 +112,10 @@ def test_groups_that_are_folded_are_those_of_fewer_names(rows: list[dict[str, An
         build_all(connection)
         names = ("model_slug", "provider", "mode")
         groups = read_figures(connection, names, Filter(), has_distributions=True)
-        assert fold(groups, 2, 1) == read_figures(
+        assert merge_groups(groups, 2, 1) == read_figures(
             connection, ("mode", "provider"), Filter(), has_distributions=True
         )
-        whole = fold(groups)
+        whole = merge_groups(groups)
         assert whole == read_figures(connection, (), Filter(), has_distributions=True)
         assert sum(one.calls for one in whole.values()) == len({row["id"] for row in rows})
         assert sum((one.buckets[1] for one in whole.values()), Counter()).total() == len(
