@@ -17,6 +17,14 @@ from addon.store.ledger.audit import Evidence, Outcome
 NOTHING_CHANGES: Final = "nothing would change"
 
 
+class UneditableFileError(EditError):
+    """A file can't be edited, because it is no TOML. ``command`` does what was asked for."""
+
+    def __init__(self, reason: str, command: str) -> None:
+        super().__init__(f"the file can't be edited: {reason}")
+        self.command = command
+
+
 @dataclass(frozen=True)
 class FileChange:
     """A change of one file. ``done`` are the lines of its result."""

@@ -55,7 +55,7 @@ class FormHandler(ConsoleHandler):
             current = await self.maker.read_current(self.form, self.names)
             obstacle = await self.maker.find_obstacle(self.form)
         except RefusedError as error:
-            return self.fail(404, str(error))
+            return self._show_refusal(error)
         except BusyError as error:
             return self.fail(503, str(error))
         return self._show_form(current, fault=obstacle or "")
@@ -132,6 +132,11 @@ class FormHandler(ConsoleHandler):
         errors = {name: mask_credentials(error) for name, error in (errors or {}).items()}
         fault = mask_credentials(fault)
         self._render("change_form", typed=shown, errors=errors, fault=fault, suggested=suggested)
+
+    def _show_refusal(self, error: RefusedError) -> None:
+        """Say why there is no form. Where a file is broken, lead to the forms that mend it."""
+        self.set_status(404)
+        self._render("change_refused", message=mask_credentials(str(error)), error=error)
 
     def _show_waiting(self, token: str, waiting: PendingChange) -> None:
         if not self.get_query_argument("change", ""):

@@ -1,16 +1,17 @@
 """The forms of API keys: create, change, rotate and revoke."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from addon.console.changes.field import Field, FieldErrors, make_fields, show_value
-from addon.console.changes.file_change import FileChange, RevocationChange
+from addon.console.changes.file_change import FileChange, RevocationChange, UneditableFileError
 from addon.console.changes.form import Change, Form, RequestedChange
 from addon.edits.keys import SETTABLE, plan_key_changes, plan_new_key, plan_rotation
 from addon.edits.revocation import plan_revocation
 from addon.edits.toml_lines import format_value
 from addon.edits.typed_settings import KEY_SETTINGS, parse_length, parse_names, parse_text
-from addon.edits.workspace_files import EditError, read_file
+from addon.edits.workspace_files import read_file
 from addon.settings.errors import suggest_name
 
 REMOVABLE: Final = tuple(one.key for one in KEY_SETTINGS if one.can_remove and one.key != "label")
@@ -79,19 +80,19 @@ def _plan_rotate(asked: RequestedChange) -> Change:
     return FileChange(planned.plan, asked.names["key"], [SHOWN_ONCE, *notes], notes)
 
 
-def _plan_revoke(asked: RequestedChange) -> Change:
+def _plan_revoke(asked: RequestedChange) -> RevocationChange:
     workspace, key_id = asked.names["workspace"], asked.names["key"]
-    revocation = plan_revocation(asked.files.conf_file, asked.files.folder, workspace, key_id)
+    conf_file = asked.files.conf_file
+    revocation = plan_revocation(conf_file, asked.files.folder, workspace, key_id)
     if revocation.plan is None:
-        raise EditError(
-            f"the file can't be edited: {revocation.in_file.reason}; use: tollgate keys revoke {workspace} {key_id}"
-        )
+        words = ("tollgate", "keys", "revoke", workspace, key_id, "--conf", str(conf_file))
+        raise UneditableFileError(revocation.in_file.reason, shlex.join(words))
     return RevocationChange(revocation.plan, key_id, turn_off=revocation.apply)
 
 
 def _require_revocable(asked: RequestedChange) -> Mapping[str, str]:
-    """Return no texts. Raises ``EditError`` for an unknown key, also where the file does not load."""
-    plan_revocation(asked.files.conf_file, asked.files.folder, asked.names["workspace"], asked.names["key"])
+    """Return no texts. Raises ``EditError`` for an unknown key, and for a file that can't be edited."""
+    _plan_revoke(asked)
     return {}
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from addon.console.access.edits_allowed import find_edit_obstacle, find_unwritable
 from addon.console.changes.field import FieldErrors, parse_fields, refuse_secrets
-from addon.console.changes.file_change import judge_file
+from addon.console.changes.file_change import UneditableFileError, judge_file
 from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form, RequestedChange
 from addon.console.changes.waiting import SECRET_S, ExpiringValues, PendingChange, Preview, Result
 from addon.console.changes.wallet import judge_entry
@@ -51,7 +51,15 @@ class BusyError(Exception):
 
 
 class RefusedError(Exception):
-    """The change can't be made. ``str`` is one line for people."""
+    """The change can't be made. ``str`` is one line for people.
+
+    ``is_file_broken``: a file does not load. ``command`` is one that makes the change all the same, if there is one.
+    """
+
+    def __init__(self, message: str, *, is_file_broken: bool = False, command: str = "") -> None:
+        super().__init__(message)
+        self.is_file_broken = is_file_broken
+        self.command = command
 
 
 class UnavailableError(RefusedError):
@@ -164,8 +172,11 @@ class ChangeMaker:
         self._in_work += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except UneditableFileError as error:
+            raise RefusedError(str(error), is_file_broken=True, command=error.command) from None
         except (EditError, SettingsError) as error:
-            raise RefusedError(describe_error(error)) from None
+            is_file_broken = isinstance(error, SettingsError)
+            raise RefusedError(describe_error(error), is_file_broken=is_file_broken) from None
         except (StoreUnavailable, OSError, sqlite3.Error) as error:
             raise UnavailableError(describe_error(error)) from None
         finally:
