@@ -25,13 +25,15 @@ from contextlib import contextmanager
 from typing import Final
 
 from addon.runtime.deadline import within
+from addon.runtime.process_options import set_process_option
 from addon.serve.signals import END_SIGNALS
 from addon.serve.template_process import NO_PID, NUMBER_BYTES, has_one_thread, run_template
 from addon.settings.conf_schema import ProxyConf
 
 _ANSWER_S: Final = 30.0
 """How long a fork may take. The first one waits until the template has imported its modules."""
-_PR_SET_CHILD_SUBREAPER: Final = 36
+_ADOPT_ORPHANS: Final = 36
+"""PR_SET_CHILD_SUBREAPER: become the parent of each process below this one whose parent ends."""
 
 
 class ForkedWorker:
@@ -170,13 +172,6 @@ def _can_have_template() -> bool:
         os.close(os.pidfd_open(os.getpid()))
         # A process that ignores SIGCHLD gets no exit status.
         has_status = signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
-        return has_status and has_one_thread() and _adopt_orphans()
-    except (AttributeError, ImportError, MemoryError, OSError):
+        return has_status and has_one_thread() and set_process_option(_ADOPT_ORPHANS, 1)
+    except (AttributeError, OSError):
         return False
-
-
-def _adopt_orphans() -> bool:
-    """Become the parent of each process below this one whose parent ends. Source: PR_SET_CHILD_SUBREAPER(2const)."""
-    from ctypes import CDLL
-
-    return bool(CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)

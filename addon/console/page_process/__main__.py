@@ -5,9 +5,10 @@ needs no more pages, and so the process ends at once: it only reads.
 """
 
 import os
-import sys
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from threading import Event, Lock
 from typing import BinaryIO, Final
 
@@ -23,6 +24,7 @@ from addon.console.page_process.messages import (
     Question,
     pack,
 )
+from addon.runtime.process_options import set_process_option
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings
 from addon.settings.snapshot import Snapshot, SnapshotBuilder
@@ -30,6 +32,12 @@ from addon.telemetry.logs import configure_logging
 
 NICENESS: Final = 5
 """How much calls go before pages where both wait for a processor."""
+
+FIRST_TO_END: Final = 1000
+"""Without memory, the kernel ends this process before all others. Source: proc_pid_oom_score_adj(5)."""
+
+_END_WITH_PARENT: Final = 1
+"""PR_SET_PDEATHSIG: get a signal when the parent ends."""
 
 THREADS: Final = 2
 """How many pages are made at the same time: a slow one does not delay all others."""
@@ -78,7 +86,9 @@ class PageWorker:
         return None
 
     def _answer(self, question: Question, settings: Settings, is_left: Event) -> None:
-        answer = make_answer(question, settings, is_left)
+        # Clients that leave one after the other must not delay those who stay.
+        is_needed = not is_left.is_set()
+        answer = make_answer(question, settings, is_left) if is_needed else Answer(question.number, 503)
         self._left.pop(question.number, None)
         self._write(answer.pack())
 
@@ -91,14 +101,25 @@ class PageWorker:
 
 def main() -> None:
     """Make pages until the input ends."""
+    # A policy that keeps the interpreter's lock would keep this process from seeing the end of its input.
+    set_process_option(_END_WITH_PARENT, signal.SIGKILL)
+    give_way()
+    # A policy of an operator, or a program that it runs, may read and print: messages and answers are not for it.
+    messages, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    configure_logging()
+    PageWorker(answers).follow(messages)
+    os._exit(0)  # Threads may be busy.
+
+
+def give_way() -> None:
+    """Let calls go first where they and pages wait for a processor, or need more memory than there is."""
     with suppress(OSError):
         os.nice(NICENESS)
-    # A policy of an operator may print: that must not get between the answers.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    configure_logging()
-    PageWorker(answers).follow(sys.stdin.buffer)
-    os._exit(0)  # Threads may be busy.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(f"{FIRST_TO_END}", encoding="ascii")
 
 
 if __name__ == "__main__":

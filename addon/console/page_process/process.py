@@ -22,7 +22,6 @@ from addon.console.page_process.messages import (
     pack,
 )
 from addon.console.sources import Sources
-from addon.runtime.tasks import wait_for_first
 from addon.settings.settings import Settings
 
 log = logging.getLogger("tollgate.console")
@@ -41,6 +40,9 @@ FORM_S: Final = 5.0
 
 IDLE_S: Final = 600.0
 """How long an unused process stays. An open page updates itself more often."""
+
+MAX_ANSWER_BYTES: Final = 67_108_864
+"""The largest answer. The largest pages have some megabytes."""
 
 ATTEMPTS: Final = 2
 """How often a page is asked for: the process may be ended because of another one."""
@@ -73,7 +75,7 @@ class PageProcess:
         self._code_version = find_code_version()
         self._numbers = count(1)
         self._waiting = 0
-        self._starting = asyncio.Lock()
+        self._replacing = asyncio.Lock()
         self._running: _Running | None = None
         self._is_closed = False
 
@@ -100,31 +102,28 @@ class PageProcess:
         raise EndedError
 
     async def _find_running(self) -> "_Running":
-        async with self._starting:
+        async with self._replacing:
             if self._is_closed:
                 raise EndedError
-            if self._running and self._running.has_ended:
-                await self._running.end()
-                self._running = None
-            if self._running is None:
-                running = await _start(self._sources)
-                if running.has_ended:
-                    raise EndedError
-                if running.code_version != self._code_version:
+            running = self._running
+            if running is None or running.has_ended:
+                if running:
                     await running.end()
-                    raise OutdatedError
-                self._running = running
-            return self._running
+                running = self._running = await _start(self._sources)
+        # A client that leaves now does not end the start: the process is for all pages.
+        await running.wait_until_ready(self._code_version)
+        return running
 
     async def close(self) -> None:
         """End the process. No page can be asked for any more."""
         self._is_closed = True
-        if self._running:
-            await self._running.end()
+        async with self._replacing:
+            if self._running:
+                await self._running.end()
 
 
 async def _start(sources: Sources) -> "_Running":
-    """Start the process, and wait until it is ready. Raises EndedError."""
+    """Start the process, which is not ready yet. Raises EndedError."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.getenv("PYTHONPATH")))),
@@ -142,68 +141,74 @@ async def _start(sources: Sources) -> "_Running":
     except OSError as error:
         log.error("the process of pages can't be started: %s", error)
         raise EndedError from error
-    running = _Running(process, sources)
-    try:
-        async with asyncio.timeout(START_S):
-            await wait_for_first(running.ready.wait(), process.wait())
-    except BaseException as error:
-        await running.end()
-        if isinstance(error, TimeoutError):
-            log.error("the process of pages was not ready within %g s", START_S)
-            raise EndedError from None
-        raise
-    return running
+    return _Running(process, sources)
 
 
 class _Running:
-    """A process that was started. ``ready`` is set when it answers, ``has_ended`` when it will never answer again."""
+    """A process that was started. ``has_ended`` is set when it will never answer again."""
 
     def __init__(self, process: Process, sources: Sources) -> None:
-        self.ready = asyncio.Event()
         self.has_ended = False
-        self.code_version = ""
         self._process = process
         self._sources = sources
+        self._ready = asyncio.Event()
+        self._code_version: str | None = None
         self._sent: Settings | None = None
         self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._left: dict[int, asyncio.TimerHandle] = {}
         self._is_ending = False
         self._reading = asyncio.create_task(self._read())
-        self._unused: asyncio.TimerHandle | None = None
+        late = f"the process of pages was not ready within {START_S:g} s"
+        self._end_timer = asyncio.get_running_loop().call_later(START_S, self._end_late, late)
+
+    async def wait_until_ready(self, code_version: str) -> None:
+        """Wait until it can answer. Raises EndedError, and OutdatedError when its code is of another version."""
+        await self._ready.wait()
+        if self._code_version is None:
+            raise EndedError
+        if self._code_version != code_version:
+            self._kill()
+            raise OutdatedError
 
     async def ask(self, question: Question) -> Answer:
         """Return the answer. Raises LateError and EndedError."""
+        self._send(question)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[question.number] = answer
-        self._set_idle_timer(None)
+        self._end_timer.cancel()
         limit_s = PAGE_S if question.form is None else FORM_S
+        late = f"a page was not made within {limit_s:g} s, so its process is ended: {question.path}"
         try:
             async with asyncio.timeout(limit_s):
-                await self._send(question)
+                await self._pipe.drain()
                 return await answer
+        except ConnectionError:
+            self.has_ended = True
+            raise EndedError from None
         except TimeoutError:
-            log.error("a page was not made within %g s, so its process is ended: %s", limit_s, question.path)
-            self._kill()
+            self._end_late(late)
             raise LateError from None
+        except asyncio.CancelledError:
+            if question.number in self._answers and not self.has_ended:
+                self._leave(question.number, limit_s, late)
+            raise
         finally:
-            del self._answers[question.number]
-            if not answer.done() and not self.has_ended:
-                self._write(pack(LEFT, str(question.number)))
-            answer.cancel()
-            if not self._answers:
-                self._set_idle_timer(IDLE_S)
+            self._answers.pop(question.number, None)
+            self._end_if_unused()
 
-    async def _send(self, question: Question) -> None:
+    def _leave(self, number: int, limit_s: float, late: str) -> None:
+        """Say that no one needs an answer any more. The process must get done with it in time all the same."""
+        self._write(pack(LEFT, str(number)))
+        self._left[number] = asyncio.get_running_loop().call_later(limit_s, self._end_late, late)
+
+    def _send(self, question: Question) -> None:
         if self.has_ended:
             raise EndedError
-        settings = self._sources.settings()
+        settings, message = self._sources.settings(), question.pack()
         if settings is not self._sent:
-            self._sent = settings
             self._write(pack(SETTINGS, self._sources.snapshot().model_dump_json()))
-        self._write(question.pack())
-        try:
-            await self._pipe.drain()
-        except ConnectionError:
-            raise EndedError from None
+            self._sent = settings
+        self._write(message)
 
     def _write(self, message: bytes) -> None:
         self._pipe.write(message)
@@ -213,15 +218,18 @@ class _Running:
         assert self._process.stdin  # noqa: S101  (a pipe)
         return self._process.stdin
 
-    def _set_idle_timer(self, idle_s: float | None) -> None:
-        """End the process after ``idle_s``; never if that is None."""
-        if self._unused:
-            self._unused.cancel()
-        self._unused = (idle_s and asyncio.get_running_loop().call_later(idle_s, self._kill)) or None
+    def _end_if_unused(self) -> None:
+        """End the process after ``IDLE_S``, unless there is a page to make."""
+        self._end_timer.cancel()
+        if not self._answers and not self._left and not self.has_ended:
+            self._end_timer = asyncio.get_running_loop().call_later(IDLE_S, self._kill)
+
+    def _end_late(self, message: str) -> None:
+        log.error("%s", message)
+        self._kill()
 
     async def end(self) -> None:
         """End the process, and wait until it is gone."""
-        self._set_idle_timer(None)
         self._kill()
         await self._reading
 
@@ -234,30 +242,48 @@ class _Running:
         """Give the answers to those who wait, until the process ends."""
         try:
             while True:
-                kind, size, body_size = HEAD.unpack(await self._read_exactly(HEAD.size))
-                content, body = await self._read_exactly(size), await self._read_exactly(body_size)
-                if kind == READY:
-                    self.code_version = content.decode()
-                    self.ready.set()
-                elif kind == ANSWER:
-                    self._take(Answer.parse(content, body))
+                await self._read_message()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
+        except Exception:
+            log.exception("the process of pages is ended, because it sent no answer")
+            self._kill()
         finally:
-            self.has_ended = True
-            self._pipe.close()
-            for waiting in self._answers.values():
-                if not waiting.done():
-                    waiting.set_exception(EndedError())
+            self._note_end()
             if not self._is_ending:
                 log.error("the process of pages has ended with %d", await self._process.wait())
             await self._process.wait()
+            self._ready.set()
+
+    async def _read_message(self) -> None:
+        kind, size, body_size = HEAD.unpack(await self._read_exactly(HEAD.size))
+        if size + body_size > MAX_ANSWER_BYTES:
+            raise ValueError(f"a message of {size + body_size} bytes")
+        content, body = await self._read_exactly(size), await self._read_exactly(body_size)
+        if kind == READY:
+            self._code_version = content.decode()
+            self._ready.set()
+            self._end_if_unused()
+        elif kind == ANSWER:
+            self._take(Answer.parse(content, body))
 
     async def _read_exactly(self, size: int) -> bytes:
         assert self._process.stdout  # noqa: S101  (a pipe)
         return await self._process.stdout.readexactly(size)
 
     def _take(self, answer: Answer) -> None:
-        waiting = self._answers.get(answer.number)
+        waiting = self._answers.pop(answer.number, None)
         if waiting and not waiting.done():
             waiting.set_result(answer)
+        if late := self._left.pop(answer.number, None):
+            late.cancel()
+            self._end_if_unused()
+
+    def _note_end(self) -> None:
+        self.has_ended = True
+        self._pipe.close()
+        for timer in (self._end_timer, *self._left.values()):
+            timer.cancel()
+        for waiting in self._answers.values():
+            if not waiting.done():
+                waiting.set_exception(EndedError())

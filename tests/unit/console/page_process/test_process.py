@@ -28,14 +28,22 @@ from addon.settings.snapshot import Snapshot
 from addon.telemetry.admin import Readiness
 
 HANGS = """
-import time
+import os, struct, subprocess, time
 print("not an answer")
 
 def review(call):
     print("not an answer either")
+    subprocess.run(["cat"])  # It reads until its input ends.
     if call.last_user_text == "hang":
         while True:
             time.sleep(0.01)
+    if call.last_user_text == "write":
+        for file in os.listdir("/proc/self/fd"):
+            if os.readlink(f"/proc/self/fd/{file}").startswith("pipe:") and int(file) > 2:
+                try:
+                    os.write(int(file), struct.pack(">cII", b"A", 2, 0) + b"{]")
+                except OSError:
+                    pass  # the other pipe
 """
 LIVE = Live(Readiness(True, {}), {}, None, 0.0)
 
@@ -102,6 +110,10 @@ def is_running(pid: int) -> bool:
     return True
 
 
+def oom_score(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(BOUND_S):
         while not condition():  # noqa: ASYNC110  (another process does it)
@@ -114,6 +126,7 @@ async def test_pages_show_the_settings_of_the_moment_and_calls_go_first(tmp_path
         assert b"gpt-4o-mini" in (await pages.ask(question())).body
         pid = pid_of(pages)
         assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+        assert oom_score(pid) == 1000
         edit(tmp_path / "catalog_data/models.toml", '["gpt-4o-mini"]', '["gpt-other"]')
         gateway.files = SettingsFiles(gateway.conf, {})
         gateway.load()
@@ -154,6 +167,38 @@ async def test_a_policy_that_hangs_ends_only_its_own_page(
         assert (await pages.ask(explain("hello"))).status == 200
         assert pid_of(pages) != first
     assert not is_running(first)
+
+
+async def test_a_client_that_leaves_ends_neither_a_start_nor_the_time_of_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_KEY", "sk-obviously-fake")
+    async with Gateway(tmp_path, HANGS).pages() as pages:
+        asked = asyncio.create_task(pages.ask(question()))
+        await until(lambda: pages._running is not None)
+        asked.cancel()
+        first = pid_of(pages)
+        assert (await pages.ask(question())).status == 200
+        assert pid_of(pages) == first
+        with monkeypatch.context() as hurried:
+            hurried.setattr(module, "FORM_S", 0.05)
+            asked = asyncio.create_task(pages.ask(explain("hang")))
+            await asyncio.sleep(0)
+            asked.cancel()
+            await until(lambda: not is_running(first))
+        assert (await pages.ask(explain("hello"))).status == 200
+
+
+async def test_a_process_that_writes_no_answers_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENAI_KEY", "sk-obviously-fake")
+    async with Gateway(tmp_path, HANGS).pages() as pages:
+        with pytest.raises(EndedError):
+            await pages.ask(explain("write"))
+        assert (await pages.ask(question())).status == 200
+    messages = {record.getMessage() for record in caplog.records}
+    assert messages == {"the process of pages is ended, because it sent no answer"}
 
 
 async def test_an_unused_process_ends_and_the_next_page_starts_another(
