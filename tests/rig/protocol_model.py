@@ -29,7 +29,7 @@ WORKSPACES = {
     "bare": Workspace("bare", "Bare", "pro", KEYS["bare"], monthly_spend_cap_nanousd=90_000),
 }
 RPM = {"acme": 3, "bare": 2}
-PLACES = [(workspace, key) for workspace, keys in KEYS.items() for key in keys]
+CALLERS = [(workspace, key) for workspace, keys in KEYS.items() for key in keys]
 
 
 @dataclass

@@ -13,7 +13,7 @@ from policies.spend import Hold
 from rig.bounds import BOUND_S
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
-from rig.stores import WORKSPACE, Place, credit, request, settlement, takes
+from rig.stores import WORKSPACE, StoreLocation, credit, request, settlement, takes
 
 type Op = Callable[[Store], Awaitable[Any]]
 OPERATIONS: dict[str, Op] = {
@@ -30,18 +30,18 @@ class Rig:
 
     def __init__(self, server: RedisServer, folder: Path, opened: AsyncExitStack) -> None:
         self.server = server
-        self.place = Place(folder / "var" / "tollgate.db", server.url)
+        self.location = StoreLocation(folder / "var" / "tollgate.db", server.url)
         self._opened = opened
 
-    async def open(self, place: Place | None = None) -> Store:
-        store = (place or self.place).open()
+    async def open(self, location: StoreLocation | None = None) -> Store:
+        store = (location or self.location).open()
         self._opened.push_async_callback(store.close)
         await store.check()
         return store
 
-    def elsewhere(self, folder: Path) -> Place:
-        """Return the place of another machine: another ledger and other processes."""
-        return Place(folder / "elsewhere" / "tollgate.db", self.server.url)
+    def elsewhere(self, folder: Path) -> StoreLocation:
+        """Return the location of another machine: another ledger and other processes."""
+        return StoreLocation(folder / "elsewhere" / "tollgate.db", self.server.url)
 
 
 @pytest.fixture
@@ -70,9 +70,9 @@ async def assert_sound(rig: Rig, store: Store) -> None:
     """Calls work, refused ones left nothing, and everything agrees."""
     assert await eventually(lambda: takes(store, WORKSPACE, 1_000))
     await eventually(store.maintain)
-    assert rig.place.holds() == []
+    assert rig.location.holds() == []
     assert await store.hold(request("after")) == Hold(63_400, 100)
     await store.settle(settlement("after"))
     await store.maintain()
-    assert "after" in rig.place.rows()
-    assert await rig.place.discrepancies() == []
+    assert "after" in rig.location.rows()
+    assert await rig.location.discrepancies() == []

@@ -24,9 +24,9 @@ from policies.limits import limits_of
 from policies.model import Key
 from policies.spend import NOT_METERED, CounterUse, MaxCost
 from rig.bounds import BOUND_S
-from rig.protocol_model import PLACES, RPM, START, WORKSPACES, Call, Model, mode_of
+from rig.protocol_model import CALLERS, RPM, START, WORKSPACES, Call, Model, mode_of
 from rig.redis_server import RedisServer
-from rig.stores import Place, all_counters, credit, die, request, settlement, takes
+from rig.stores import StoreLocation, all_counters, credit, die, request, settlement, takes
 
 EXAMPLES = 15
 """The examples of one file."""
@@ -62,9 +62,9 @@ class Comparison(RuleBasedStateMachine):
         self.server.flush()
         self.folder = TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         path = Path(self.folder.name)
-        self.places = [
-            Place(path / "sqlite" / "tollgate.db"),
-            Place(path / "redis" / "tollgate.db", self.server.url, self.client),
+        self.locations = [
+            StoreLocation(path / "sqlite" / "tollgate.db"),
+            StoreLocation(path / "redis" / "tollgate.db", self.server.url, self.client),
         ]
         self.runner = asyncio.Runner()
         self.model = Model()
@@ -83,16 +83,16 @@ class Comparison(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        self.stores = [[self.run(self.opened(place)) for _ in range(2)] for place in self.places]
+        self.stores = [[self.run(self.opened(location)) for _ in range(2)] for location in self.locations]
         # A new connection for each look would read the schema again, which takes most of the time of this test.
-        self.places = [
-            replace(place, reader=sqlite3.connect(place.path, timeout=BOUND_S, isolation_level=None))
-            for place in self.places
+        self.locations = [
+            replace(location, reader=sqlite3.connect(location.path, timeout=BOUND_S, isolation_level=None))
+            for location in self.locations
         ]
         self.top_up(0, "acme", 100_000)
 
-    async def opened(self, place: Place) -> Store:
-        store = place.open()
+    async def opened(self, location: StoreLocation) -> Store:
+        store = location.open()
         await store.check()
         await store.maintain()
         return store
@@ -117,13 +117,13 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(
         process=processes,
-        place=st.sampled_from(PLACES),
+        caller=st.sampled_from(CALLERS),
         asked=st.lists(wants, min_size=1, max_size=3),
         late_h=st.sampled_from([0, 0, 0, 3, 30]),
     )
-    def hold(self, process: int, place: tuple[str, Key], asked: list[MaxCost], late_h: int) -> None:
+    def hold(self, process: int, caller: tuple[str, Key], asked: list[MaxCost], late_h: int) -> None:
         """Place holds. A call belongs to the period of its arrival, however late its hold is."""
-        workspace, key = place
+        workspace, key = caller
         came_in = self.now - timedelta(hours=late_h)
         for max_cost in asked:
             self.numbers += 1
@@ -207,9 +207,9 @@ class Comparison(RuleBasedStateMachine):
     @rule(process=processes)
     def crash(self, process: int) -> None:
         """Let one process die, and open another that settles its holds."""
-        for place, stores in zip(self.places, self.stores, strict=True):
+        for location, stores in zip(self.locations, self.stores, strict=True):
             self.run(die(stores[process]))
-            stores[process] = self.run(self.opened(place))
+            stores[process] = self.run(self.opened(location))
         self.model.end_those_of(self.generation[process])
         self.generation[process] = max(self.generation) + 1
 
@@ -224,23 +224,23 @@ class Comparison(RuleBasedStateMachine):
         for stores in self.stores:
             for store in stores:
                 self.run(store.check())
-        counters = [one for workspace, key in PLACES for one in all_counters(workspace, key.id, self.now)]
-        expected = [one for workspace, key in PLACES for one in self.counters_of_model(workspace, key)]
-        for place in self.places:
-            assert place.holds() == sorted(call.id for call in self.model.calls.values() if call.is_held)
-            assert self.rows(place) == {
+        counters = [one for workspace, key in CALLERS for one in all_counters(workspace, key.id, self.now)]
+        expected = [one for workspace, key in CALLERS for one in self.counters_of_model(workspace, key)]
+        for location in self.locations:
+            assert location.holds() == sorted(call.id for call in self.model.calls.values() if call.is_held)
+            assert self.rows(location) == {
                 call.id: (call.cost, call.held_attempt if call.interrupted else None)
                 for call in self.model.calls.values()
                 if call.cost is not None
             }
-            assert place.entries() == self.entries()
-            assert place.used_now(counters) == expected
+            assert location.entries() == self.entries()
+            assert location.used_now(counters) == expected
 
-    def rows(self, place: Place) -> dict[str, tuple[int, int | None]]:
+    def rows(self, location: StoreLocation) -> dict[str, tuple[int, int | None]]:
         """Check each call's cost, and the attempt at which it was interrupted."""
         return {
             row_id: (row["retail_nanousd"], row["attempts"] if row["error_code"] == "interrupted" else None)
-            for row_id, row in place.rows().items()
+            for row_id, row in location.rows().items()
         }
 
     def entries(self) -> dict[str, int]:
@@ -260,15 +260,17 @@ class Comparison(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "stores"):
-            counters = [one for workspace, key in PLACES for one in all_counters(workspace, key.id, self.now)]
-            for place, stores in zip(self.places, self.stores, strict=True):
-                assert self.run(place.discrepancies()) == []
+            counters = [
+                one for workspace, key in CALLERS for one in all_counters(workspace, key.id, self.now)
+            ]
+            for location, stores in zip(self.locations, self.stores, strict=True):
+                assert self.run(location.discrepancies()) == []
                 # Read the counters as the commands do, too.
-                reopened = replace(place, client=None, reader=None)
-                assert reopened.used_now(counters) == place.used_now(counters)
-                assert reopened.rows() == place.rows()
-                assert place.reader
-                place.reader.close()
+                reopened = replace(location, client=None, reader=None)
+                assert reopened.used_now(counters) == location.used_now(counters)
+                assert reopened.rows() == location.rows()
+                assert location.reader
+                location.reader.close()
                 for store in stores:
                     self.run(store.close())
         self.runner.close()

@@ -89,8 +89,8 @@ type OpenStore = Callable[[], Awaitable[Store]]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place where any number of stores of one kind can be opened, in any process. They share their data.
+class StoreLocation:
+    """A location where any number of stores of one kind can be opened, in any process. They share their data.
 
     With ``client`` and ``reader``, it reads Redis and the file over these connections. Without them, each read opens a
     new one.

@@ -5,25 +5,25 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from rig.stores import OpenStore, Place
+from rig.stores import OpenStore, StoreLocation
 
 from addon.store.protocol import Store
 
 
 @pytest.fixture(params=["sqlite", "redis"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """The place where the stores of a test are opened."""
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
+    """The location where the stores of a test are opened."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else None
-    return Place(tmp_path / "var" / "tollgate.db", url)
+    return StoreLocation(tmp_path / "var" / "tollgate.db", url)
 
 
 @pytest.fixture
-async def open_store(place: Place) -> AsyncIterator[OpenStore]:
+async def open_store(location: StoreLocation) -> AsyncIterator[OpenStore]:
     """Open stores like those of other processes. They are closed with the test."""
     async with AsyncExitStack() as opened:
 
         async def open_one() -> Store:
-            store = place.open()
+            store = location.open()
             opened.push_async_callback(store.close)
             await store.check()
             return store

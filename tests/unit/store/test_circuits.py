@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from rig.stores import Place
+from rig.stores import StoreLocation
 
 from addon.store.protocol import Store
 from policies.circuit_breaker import FAILURES, FORGET_US, PROBE_US, REPORT_US, REST_US, WINDOW_US
@@ -34,24 +34,24 @@ async def test_a_circuit_opens_for_all_processes_after_failures_that_any_of_them
 
 
 async def test_a_success_in_between_or_a_long_time_keeps_a_circuit_closed(
-    store: Store, other: Store, place: Place
+    store: Store, other: Store, location: StoreLocation
 ) -> None:
     await fail(store, FAILURES - 1)
     await other.maintain()
     await other.record_attempt("OPENAI/payg/acme", failed=False)
-    assert place.circuits() == ["OPENAI/payg/"], "only the time of the last success"
+    assert location.circuits() == ["OPENAI/payg/"], "only the time of the last success"
     await fail(store, FAILURES - 1)
-    place.age_circuits(WINDOW_US / 1e6 + 1)
+    location.age_circuits(WINDOW_US / 1e6 + 1)
     await fail(store, FAILURES - 1)
     await store.maintain()
     assert await store.circuit_allows("OPENAI/payg/acme", "call")
 
 
 async def test_after_its_rest_one_probe_is_allowed_and_its_success_closes_the_circuit(
-    store: Store, other: Store, place: Place
+    store: Store, other: Store, location: StoreLocation
 ) -> None:
     await fail(store, FAILURES)
-    place.age_circuits(REST_US / 1e6)
+    location.age_circuits(REST_US / 1e6)
     for one in (store, other):
         await one.maintain()
     tries = await asyncio.gather(
@@ -67,11 +67,11 @@ async def test_after_its_rest_one_probe_is_allowed_and_its_success_closes_the_ci
 
 
 async def test_a_probe_that_fails_or_never_ends_is_followed_by_another_later(
-    store: Store, other: Store, place: Place
+    store: Store, other: Store, location: StoreLocation
 ) -> None:
     await fail(store, FAILURES)
     for ends, waits_us in ((True, REST_US), (False, REST_US), (True, PROBE_US)):
-        place.age_circuits(waits_us / 1e6)
+        location.age_circuits(waits_us / 1e6)
         for one in (store, other):
             await one.maintain()
         assert await store.circuit_allows("OPENAI/payg/acme", "call")
@@ -92,11 +92,11 @@ ACME, BETA, GAMMA = (f"OPENAI/payg/{name}" for name in ("acme", "beta", "gamma")
 FOR_ALL = "OPENAI/payg/"
 
 
-async def open_for_all_and_rest(store: Store, place: Place) -> None:
+async def open_for_all_and_rest(store: Store, location: StoreLocation) -> None:
     """Open the circuit for all workspaces, and let its rest end. The last failure of the second one opens it."""
     for circuit in (ACME, BETA):
         await fail(store, FAILURES, circuit)
-    place.age_circuits(REST_US / 1e6)
+    location.age_circuits(REST_US / 1e6)
 
 
 async def test_failures_of_one_workspace_open_no_other_circuit_and_those_of_two_open_all(
@@ -134,9 +134,9 @@ async def test_a_success_of_any_workspace_since_the_first_failure_keeps_the_othe
 
 
 async def test_after_its_rest_one_probe_of_all_workspaces_is_allowed_and_its_success_closes_all(
-    store: Store, other: Store, place: Place
+    store: Store, other: Store, location: StoreLocation
 ) -> None:
-    await open_for_all_and_rest(store, place)
+    await open_for_all_and_rest(store, location)
     for one in (store, other):
         await one.maintain()
     tries = await asyncio.gather(
@@ -156,11 +156,11 @@ async def test_after_its_rest_one_probe_of_all_workspaces_is_allowed_and_its_suc
 
 
 async def test_a_probe_for_all_that_fails_is_followed_by_another_rest(
-    store: Store, other: Store, place: Place
+    store: Store, other: Store, location: StoreLocation
 ) -> None:
-    await open_for_all_and_rest(store, place)
+    await open_for_all_and_rest(store, location)
     for waits_us in (0, REST_US):
-        place.age_circuits(waits_us / 1e6)
+        location.age_circuits(waits_us / 1e6)
         for one in (store, other):
             await one.maintain()
         assert await store.circuit_allows(GAMMA, "call")
@@ -170,14 +170,14 @@ async def test_a_probe_for_all_that_fails_is_followed_by_another_rest(
 
 
 async def test_a_probe_lasts_as_long_as_its_process_renews_it(
-    store: Store, other: Store, place: Place
+    store: Store, other: Store, location: StoreLocation
 ) -> None:
     await fail(store, FAILURES)
-    place.age_circuits(REST_US / 1e6)
+    location.age_circuits(REST_US / 1e6)
     await store.maintain()
     assert await store.circuit_allows(ACME, "probe")
     for _ in range(3):
-        place.age_circuits(PROBE_US * 0.7 / 1e6)
+        location.age_circuits(PROBE_US * 0.7 / 1e6)
         name, until_us = store._circuits.probes["probe"]
         store._circuits.probes["probe"] = name, until_us - round(PROBE_US * 0.7)
         await store.maintain()
@@ -186,10 +186,10 @@ async def test_a_probe_lasts_as_long_as_its_process_renews_it(
 
 
 async def test_a_probe_that_ends_without_a_result_is_followed_by_another_at_once(
-    store: Store, other: Store, place: Place
+    store: Store, other: Store, location: StoreLocation
 ) -> None:
     await fail(store, FAILURES)
-    place.age_circuits(REST_US / 1e6)
+    location.age_circuits(REST_US / 1e6)
     for one in (store, other):
         await one.maintain()
     assert await store.circuit_allows(ACME, "probe")
@@ -203,37 +203,37 @@ async def test_a_probe_that_ends_without_a_result_is_followed_by_another_at_once
 
 
 async def test_the_number_of_circuits_is_bounded(
-    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+    store: Store, location: StoreLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("addon.store.circuits.MAX_CIRCUITS", 3)
     await store.maintain()
     for number in range(6):
         await fail(store, 1, f"OPENAI/payg/w{number}")
-    assert place.circuits() == ["OPENAI/payg/w0", "OPENAI/payg/w1", "OPENAI/payg/w2"]
+    assert location.circuits() == ["OPENAI/payg/w0", "OPENAI/payg/w1", "OPENAI/payg/w2"]
 
 
 async def test_old_circuits_are_removed_and_the_last_success_after_the_failures(
-    store: Store, place: Place
+    store: Store, location: StoreLocation
 ) -> None:
     await fail(store, FAILURES)
     await store.record_attempt(BETA, failed=False)
-    assert place.circuits() == [FOR_ALL, ACME]
-    place.age_circuits((FORGET_US + REST_US) / 1e6 + 1)
+    assert location.circuits() == [FOR_ALL, ACME]
+    location.age_circuits((FORGET_US + REST_US) / 1e6 + 1)
     await store.maintain()
     await store.maintain()
-    assert place.circuits() == []
+    assert location.circuits() == []
 
 
-async def test_successes_of_closed_circuits_are_never_written(store: Store, place: Place) -> None:
+async def test_successes_of_closed_circuits_are_never_written(store: Store, location: StoreLocation) -> None:
     await store.maintain()
     for name in ("OPENAI", "ANTHROPIC"):
         assert await store.circuit_allows(name, "call")
         await store.record_attempt(name, failed=False)
-    assert place.circuits() == []
+    assert location.circuits() == []
 
 
 async def test_opening_and_closing_of_a_circuit_are_logged_once_each(
-    store: Store, other: Store, place: Place, caplog: pytest.LogCaptureFixture
+    store: Store, other: Store, location: StoreLocation, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tollgate.circuits")
 
@@ -242,7 +242,7 @@ async def test_opening_and_closing_of_a_circuit_are_logged_once_each(
 
     await fail(store, FAILURES + 1)
     assert events() == ["circuit opened"]
-    place.age_circuits((REST_US + FORGET_US) / 1e6 + 1)
+    location.age_circuits((REST_US + FORGET_US) / 1e6 + 1)
     await store.maintain()
     await fail(store, 1)  # The first failure of a provider that was forgotten. It logs nothing.
     assert events() == ["circuit opened"]
@@ -253,12 +253,12 @@ async def test_opening_and_closing_of_a_circuit_are_logged_once_each(
 
 
 async def test_an_open_circuit_is_not_reported_for_long_when_no_call_tries_it(
-    store: Store, other: Store, place: Place
+    store: Store, other: Store, location: StoreLocation
 ) -> None:
-    await open_for_all_and_rest(store, place)
+    await open_for_all_and_rest(store, location)
     await other.maintain()
     assert other.open_circuits() == {ACME, BETA, FOR_ALL}
-    place.age_circuits(REPORT_US / 1e6)
+    location.age_circuits(REPORT_US / 1e6)
     await other.maintain()
     assert other.open_circuits() == frozenset()
     assert other.is_circuit_open(GAMMA), "a call that has a fallback still skips it, unless it is the probe"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rig.ledger import locked_by_another, make_row, read_ids, read_rows
 from rig.sqlite_stores import assert_all_refused, assert_undamaged, ended
-from rig.stores import WORKSPACE, Place, request, settlement, takes
+from rig.stores import WORKSPACE, StoreLocation, request, settlement, takes
 from rig.stores import request as hold_request
 
 from addon.store import pending_writes
@@ -40,14 +40,14 @@ async def test_while_another_holds_the_lock_calls_are_refused_and_then_go_on(
     await store.maintain()
     assert await takes(store, WORKSPACE, 10)
     assert read_ids(ledger_path) == ["in flight"]
-    assert Place(ledger_path).holds() == []
+    assert StoreLocation(ledger_path).holds() == []
     assert_undamaged(ledger_path)
 
 
 async def test_a_circuit_that_can_not_be_read_or_written_blocks_no_call(
     store: SqliteStore, ledger_path: Path
 ) -> None:
-    place = Place(ledger_path)
+    location = StoreLocation(ledger_path)
     for _ in range(FAILURES):
         await store.record_attempt("OPENAI/payg/acme", failed=True)
     await store.maintain()
@@ -55,7 +55,7 @@ async def test_a_circuit_that_can_not_be_read_or_written_blocks_no_call(
         assert not await store.circuit_allows("OPENAI/payg/acme", "call"), (
             "the last reading is used for a while"
         )
-    place.age_circuits(REST_US / 1e6)
+    location.age_circuits(REST_US / 1e6)
     await store.maintain()
     with locked_by_another(ledger_path):
         assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be recorded"
@@ -94,8 +94,10 @@ class FailsOnce(UserDict[str, Any]):
 async def test_a_settlement_is_kept_after_any_error(
     backend: str, ledger_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    place = Place(ledger_path, request.getfixturevalue("redis_url") if backend == "redis" else None)
-    store = place.open()
+    location = StoreLocation(
+        ledger_path, request.getfixturevalue("redis_url") if backend == "redis" else None
+    )
+    store = location.open()
     await store.check()
     await store.hold(hold_request("a"))
     with pytest.raises(MemoryError):
@@ -141,9 +143,9 @@ async def test_a_hold_that_could_not_be_released_is_released_later(store: Store,
     await store.hold(request("a"))
     with locked_by_another(ledger_path), pytest.raises(StoreUnavailable):
         await store.void("a")
-    assert Place(ledger_path).holds() == ["a"]
+    assert StoreLocation(ledger_path).holds() == ["a"]
     await store.maintain()
-    assert Place(ledger_path).holds() == []
+    assert StoreLocation(ledger_path).holds() == []
 
 
 async def test_close_writes_pending_settlements_and_may_be_called_twice(ledger_path: Path) -> None:
@@ -169,7 +171,7 @@ async def test_a_settlement_that_can_never_be_written_blocks_no_other(
                 await store.settle(one)
     await store.check()
     assert read_ids(ledger_path) == ["a", "c"]
-    assert Place(ledger_path).holds() == []
+    assert StoreLocation(ledger_path).holds() == []
     assert [
         record.message for record in caplog.records if "is lost" in record.message and "'b'" in record.message
     ]
@@ -214,8 +216,8 @@ async def test_settlements_that_close_can_not_write_are_logged_with_all_that_a_m
 async def test_with_redis_a_locked_ledger_refuses_no_call_and_gets_the_calls_later(
     ledger_path: Path, redis_url: str
 ) -> None:
-    place = Place(ledger_path, redis_url)
-    store = place.open()
+    location = StoreLocation(ledger_path, redis_url)
+    store = location.open()
     assert isinstance(store, RedisStore)
     await store.check()
     with locked_by_another(ledger_path):
@@ -227,5 +229,5 @@ async def test_with_redis_a_locked_ledger_refuses_no_call_and_gets_the_calls_lat
     assert read_rows(ledger_path) == []
     await store.check()
     assert read_ids(ledger_path) == ["a"]
-    assert await place.discrepancies() == []
+    assert await location.discrepancies() == []
     await store.close()

@@ -10,7 +10,7 @@ from rig.stores import (
     MAX_COST,
     MONTH,
     OpenStore,
-    Place,
+    StoreLocation,
     all_counters,
     cap,
     credit,
@@ -26,25 +26,25 @@ from policies.limits import Limit
 from policies.spend import NOT_METERED, CounterUse, Hold, MaxCost
 
 
-async def test_a_moved_hold_is_that_of_the_next_attempt(store: Store, place: Place) -> None:
+async def test_a_moved_hold_is_that_of_the_next_attempt(store: Store, location: StoreLocation) -> None:
     await store.hold(request("a"))
     assert await store.move_hold(request("a", max_cost=replace(MAX_COST, cap_tokens=7), attempt=2)) == Hold(
         5_368, 7
     )
-    assert place.holds() == ["a"]
-    assert place.used_now(all_counters()) == [CounterUse(0, 0, 5_368, 1)] * 6
+    assert location.holds() == ["a"]
+    assert location.used_now(all_counters()) == [CounterUse(0, 0, 5_368, 1)] * 6
     await store.settle(settlement("a", 900))
-    assert place.used(EVER) == CounterUse(900, 1)
-    assert await place.discrepancies() == []
+    assert location.used(EVER) == CounterUse(900, 1)
+    assert await location.discrepancies() == []
 
 
-async def test_a_second_move_returns_the_moved_hold(store: Store, place: Place) -> None:
+async def test_a_second_move_returns_the_moved_hold(store: Store, location: StoreLocation) -> None:
     limit = cap("spend_cap", 2_872)
     await store.hold(request("a"))
     for _ in range(3):
         assert await store.move_hold(request("a", limit, attempt=2)) == Hold(2_872, 3)
     assert await store.hold(request("a")) == Hold(2_872, 3)
-    assert place.used(EVER) == CounterUse(0, 0, 2_872, 1)
+    assert location.used(EVER) == CounterUse(0, 0, 2_872, 1)
 
 
 async def test_a_call_that_moves_does_not_count_against_itself(store: Store) -> None:
@@ -61,7 +61,7 @@ async def test_a_call_that_moves_does_not_count_against_itself(store: Store) -> 
 
 
 async def test_a_move_to_the_platforms_key_holds_money_and_a_move_back_holds_none(
-    store: Store, place: Place
+    store: Store, location: StoreLocation
 ) -> None:
     await store.credit(credit("c", 63_400))
     calls = cap("request_cap", 1)
@@ -70,7 +70,7 @@ async def test_a_move_to_the_platforms_key_holds_money_and_a_move_back_holds_non
     assert reason_of(await store.hold(request("b", wallet()))) == "budget_of_prompt"
     assert await store.move_hold(request("a", calls, max_cost=NOT_METERED, attempt=3)) == Hold(0, 1)
     assert await store.hold(request("b", wallet())) == Hold(63_400, 100)
-    assert place.used(EVER) == CounterUse(0, 0, 63_400, 2)
+    assert location.used(EVER) == CounterUse(0, 0, 63_400, 2)
 
 
 @pytest.mark.parametrize(
@@ -85,23 +85,25 @@ async def test_a_move_to_the_platforms_key_holds_money_and_a_move_back_holds_non
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_a_denied_move_keeps_the_hold_and_the_call_settles_once(
-    limit: Limit, max_cost: MaxCost, reason: str, store: Store, other: Store, place: Place
+    limit: Limit, max_cost: MaxCost, reason: str, store: Store, other: Store, location: StoreLocation
 ) -> None:
     """The other call holds first, so the moving call may only have the rest."""
     await other.hold(request("first", max_cost=max_cost))
     await store.hold(request("a", max_cost=replace(MAX_COST, cap_tokens=2)))
-    before = place.used_now(all_counters())
+    before = location.used_now(all_counters())
     assert reason_of(await store.move_hold(request("a", limit, max_cost=max_cost, attempt=2))) == reason  # type: ignore[arg-type]
-    assert place.holds() == ["a", "first"]
-    assert place.used_now(all_counters()) == before
+    assert location.holds() == ["a", "first"]
+    assert location.used_now(all_counters()) == before
     await store.settle(settlement("a", 0, status=503, error_code="upstream_error"))
     await store.maintain()
-    assert place.rows()["a"]["status"] == 503
-    assert place.used(EVER).requests == place.used(EVER).in_flight == 1
-    assert await place.discrepancies() == []
+    assert location.rows()["a"]["status"] == 503
+    assert location.used(EVER).requests == location.used(EVER).in_flight == 1
+    assert await location.discrepancies() == []
 
 
-async def test_a_call_without_a_hold_can_not_be_moved(store: Store, other: Store, place: Place) -> None:
+async def test_a_call_without_a_hold_can_not_be_moved(
+    store: Store, other: Store, location: StoreLocation
+) -> None:
     await store.hold(request("voided"))
     await store.void("voided")
     await store.hold(request("settled"))
@@ -110,11 +112,13 @@ async def test_a_call_without_a_hold_can_not_be_moved(store: Store, other: Store
     for call_id in ("never held", "voided", "settled", "of another"):
         with pytest.raises(StoreUnavailable, match="can't be moved: it holds nothing"):
             await store.move_hold(request(call_id, attempt=2))
-    assert place.holds() == ["of another"]
-    assert place.used(EVER) == CounterUse(1_560, 1, 63_400, 1)
+    assert location.holds() == ["of another"]
+    assert location.used(EVER) == CounterUse(1_560, 1, 63_400, 1)
 
 
-async def test_moves_at_once_never_hold_more_than_is_left(store: Store, other: Store, place: Place) -> None:
+async def test_moves_at_once_never_hold_more_than_is_left(
+    store: Store, other: Store, location: StoreLocation
+) -> None:
     limit = cap("spend_cap", 50_000)
     calls = [(one, f"{name}-{number}") for number in range(12) for name, one in (("a", store), ("b", other))]
     for one, call_id in calls:
@@ -124,13 +128,13 @@ async def test_moves_at_once_never_hold_more_than_is_left(store: Store, other: S
         *(one.move_hold(request(call_id, limit, max_cost=small, attempt=2)) for one, call_id in calls)
     )
     held = sum(one.amount_nanousd for one in decided if isinstance(one, Hold))
-    assert place.used(EVER) == CounterUse(0, 0, held, len(calls))
+    assert location.used(EVER) == CounterUse(0, 0, held, len(calls))
     assert 50_000 - 1_624 < held <= 50_000
 
 
 @pytest.mark.parametrize("is_denied", [False, True])
 async def test_a_process_that_dies_after_a_move_leaves_the_row_of_the_held_attempt(
-    is_denied: bool, open_store: OpenStore, place: Place
+    is_denied: bool, open_store: OpenStore, location: StoreLocation
 ) -> None:
     dying = await open_store()
     await dying.hold(request("a"))
@@ -138,9 +142,9 @@ async def test_a_process_that_dies_after_a_move_leaves_the_row_of_the_held_attem
     await die(dying)
     successor = await open_store()
     await successor.maintain()
-    assert place.holds() == []
-    assert [(row["attempts"], row["error_code"]) for row in place.rows().values()] == [
+    assert location.holds() == []
+    assert [(row["attempts"], row["error_code"]) for row in location.rows().values()] == [
         (1 if is_denied else 2, "interrupted")
     ]
-    assert place.used(EVER) == CounterUse(0, 1)
-    assert await place.discrepancies() == []
+    assert location.used(EVER) == CounterUse(0, 1)
+    assert await location.discrepancies() == []

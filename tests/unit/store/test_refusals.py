@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rig.ledger import locked_by_another, second_connection
 from rig.redis_server import RedisServer
 from rig.sqlite_stores import open_settle_and_close
-from rig.stores import OpenStore, Place
+from rig.stores import OpenStore, StoreLocation
 
 from addon.runtime.clock import SystemClock
 from addon.store.ledger.refusals import KEPT_BATCHES, write_batch
@@ -21,10 +21,10 @@ from addon.store.protocol import Store, StoreUnavailable
 from addon.store.refusals import BATCH_GROUPS, MAX_GROUPS, RefusalBatch, RefusalCounts, RefusalGroup
 
 
-def counted(place: Place) -> dict[tuple[str, ...], int]:
+def counted(location: StoreLocation) -> dict[tuple[str, ...], int]:
     """Return the counts of the ledger, by workspace, key and code."""
     found: Counter[tuple[str, ...]] = Counter()
-    for row in place.select("SELECT workspace, key_id, code, count FROM refusals"):
+    for row in location.select("SELECT workspace, key_id, code, count FROM refusals"):
         found[row["workspace"], row["key_id"], row["code"]] += row["count"]
     return dict(found)
 
@@ -32,35 +32,39 @@ def counted(place: Place) -> dict[tuple[str, ...], int]:
 # In both stores.
 
 
-async def test_refusals_of_all_processes_add_up(store: Store, other: Store, place: Place) -> None:
+async def test_refusals_of_all_processes_add_up(store: Store, other: Store, location: StoreLocation) -> None:
     for one, times in ((store, 3), (other, 2)):
         for _ in range(times):
             one.count_refusal("acme", "ci", "rate_limit_exceeded")
         one.count_refusal("", "", "invalid_api_key")
         await one.maintain()
     await store.maintain()
-    assert counted(place) == {("acme", "ci", "rate_limit_exceeded"): 5, ("", "", "invalid_api_key"): 2}
+    assert counted(location) == {("acme", "ci", "rate_limit_exceeded"): 5, ("", "", "invalid_api_key"): 2}
 
 
-async def test_the_end_of_a_process_writes_what_it_counted_last(open_store: OpenStore, place: Place) -> None:
+async def test_the_end_of_a_process_writes_what_it_counted_last(
+    open_store: OpenStore, location: StoreLocation
+) -> None:
     store = await open_store()
     store.count_refusal("acme", "ci", "payment_required")
     await store.close()
-    assert counted(place) == {("acme", "ci", "payment_required"): 1}
+    assert counted(location) == {("acme", "ci", "payment_required"): 1}
 
 
-async def test_a_file_that_can_not_be_written_keeps_them_counted(store: Store, place: Place) -> None:
+async def test_a_file_that_can_not_be_written_keeps_them_counted(
+    store: Store, location: StoreLocation
+) -> None:
     store.count_refusal("acme", "ci", "not_found")
-    with locked_by_another(place.path):
+    with locked_by_another(location.path):
         with pytest.raises(StoreUnavailable):
             await store.maintain()
         store.count_refusal("acme", "ci", "not_found")
-        assert counted(place) == {}
+        assert counted(location) == {}
     await store.maintain()
-    assert counted(place) == {("acme", "ci", "not_found"): 2}
+    assert counted(location) == {("acme", "ci", "not_found"): 2}
 
 
-async def test_a_cut_off_flush_counts_each_refusal_once(store: Store, place: Place) -> None:
+async def test_a_cut_off_flush_counts_each_refusal_once(store: Store, location: StoreLocation) -> None:
     for _ in range(20):
         store.count_refusal("acme", "ci", "bad_request")
         upkeep = asyncio.create_task(store.maintain())
@@ -70,68 +74,68 @@ async def test_a_cut_off_flush_counts_each_refusal_once(store: Store, place: Pla
         await asyncio.wait([upkeep])
     await store.maintain()
     await store.maintain()
-    assert counted(place) == {("acme", "ci", "bad_request"): 20}
+    assert counted(location) == {("acme", "ci", "bad_request"): 20}
 
 
 # On several machines.
 
 
 async def test_all_machines_count_in_one_ledger(redis_server: RedisServer, tmp_path: Path) -> None:
-    places = [Place(tmp_path / name / "tollgate.db", redis_server.url) for name in ("here", "there")]
-    here, there = [place.open() for place in places]
+    places = [StoreLocation(tmp_path / name / "tollgate.db", redis_server.url) for name in ("here", "there")]
+    here, there = [location.open() for location in places]
     for store in (here, there):
         await store.check()
         store.count_refusal("acme", "ci", "byok_required")
     await there.close()
     await here.maintain()
-    assert [counted(place) for place in places] == [{("acme", "ci", "byok_required"): 2}, {}]
+    assert [counted(location) for location in places] == [{("acme", "ci", "byok_required"): 2}, {}]
     await here.close()
 
 
 async def test_the_verification_first_writes_what_waits_in_redis(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path / "tollgate.db", redis_server.url)
-    store = place.open()
+    location = StoreLocation(tmp_path / "tollgate.db", redis_server.url)
+    store = location.open()
     await store.check()
-    there = Place(tmp_path / "there" / "tollgate.db", redis_server.url).open()
+    there = StoreLocation(tmp_path / "there" / "tollgate.db", redis_server.url).open()
     there.count_refusal("acme", "ci", "byok_required")
     await there.close()
-    assert await place.discrepancies() == []
-    assert counted(place) == {("acme", "ci", "byok_required"): 1}
+    assert await location.discrepancies() == []
+    assert counted(location) == {("acme", "ci", "byok_required"): 1}
     await store.close()
 
 
 async def test_a_batch_is_moved_once_although_its_process_died(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path / "tollgate.db", redis_server.url)
-    store = place.open()
+    location = StoreLocation(tmp_path / "tollgate.db", redis_server.url)
+    store = location.open()
     await store.check()
     store.count_refusal("acme", "ci", "byok_required")
     await store.maintain()
     # As if the process had died between the ledger and Redis: the batch is still there.
-    with second_connection(place.path) as ledger:
+    with second_connection(location.path) as ledger:
         (batch_id,) = ledger.execute("SELECT id FROM refusal_batches").fetchone()
     group = '["2026-01-31T12", "acme", "ci", "byok_required"]'
     redis_server.command("HSET", "{tollgate}:refusals:taken", "id", batch_id, group, "1")
     store.count_refusal("acme", "ci", "byok_required")
     await store.maintain()
-    assert counted(place) == {("acme", "ci", "byok_required"): 2}
+    assert counted(location) == {("acme", "ci", "byok_required"): 2}
     await store.close()
 
 
 async def test_a_batch_of_another_version_blocks_no_other(
     redis_server: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = Place(tmp_path / "tollgate.db", redis_server.url)
-    store = place.open()
+    location = StoreLocation(tmp_path / "tollgate.db", redis_server.url)
+    store = location.open()
     await store.check()
     redis_server.command("HSET", "{tollgate}:refusals", '["2026-01-31", "acme", "ci", "odd"]', "1")
     await store.maintain()
     store.count_refusal("acme", "ci", "byok_required")
     await store.maintain()
-    assert counted(place) == {("acme", "ci", "byok_required"): 1}
+    assert counted(location) == {("acme", "ci", "byok_required"): 1}
     assert "1 refused calls are not counted in the ledger" in caplog.text
     await store.close()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rig.ledger import locked_by_another, read_ids, second_connection
 from rig.sqlite_stores import assert_all_refused, assert_undamaged, ended, open_settle_and_close
-from rig.stores import WORKSPACE, Place, request, settlement, takes
+from rig.stores import WORKSPACE, StoreLocation, request, settlement, takes
 
 from addon.store.protocol import Store, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
@@ -55,7 +55,7 @@ async def test_a_full_disk_refuses_calls_keeps_settlements_and_damages_nothing(
     store._file.connection.execute("PRAGMA max_page_count = 4294967294")
     await store.check()
     assert set(read_ids(ledger_path)) >= {*settled, "in flight"}
-    assert Place(ledger_path).holds() == []
+    assert StoreLocation(ledger_path).holds() == []
     assert_undamaged(ledger_path)
 
 

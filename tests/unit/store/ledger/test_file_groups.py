@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rig.ledger import locked_by_another, read_ids, second_connection
-from rig.stores import WORKSPACE, Place, credit, request, settlement, takes, wallet
+from rig.stores import WORKSPACE, StoreLocation, credit, request, settlement, takes, wallet
 
 from addon.store.ledger import file as ledger_file
 from addon.store.ledger.file import LedgerFile
@@ -46,8 +46,8 @@ async def test_calls_at_once_share_their_commits(store: SqliteStore, ledger_path
         await asyncio.gather(*(call(store, f"call-{number:02}") for number in range(CALLS)))
     assert commits(statements) <= CALLS // 2
     assert len(read_ids(ledger_path)) == CALLS
-    assert Place(ledger_path).holds() == []
-    assert await Place(ledger_path).discrepancies() == []
+    assert StoreLocation(ledger_path).holds() == []
+    assert await StoreLocation(ledger_path).discrepancies() == []
 
 
 async def test_a_call_alone_has_two_commits_and_eight_other_statements(store: SqliteStore) -> None:
@@ -69,7 +69,7 @@ async def test_a_write_alone_is_committed_before_any_other_task_runs(
     await asyncio.sleep(0)
     with pytest.raises(StopIteration):
         store.hold(request("a")).send(None)
-    assert Place(ledger_path).holds() == ["a"]
+    assert StoreLocation(ledger_path).holds() == ["a"]
 
 
 async def test_the_writes_of_a_group_are_decided_in_the_order_in_which_they_were_asked(
@@ -88,7 +88,7 @@ async def test_a_row_that_can_never_be_written_fails_alone(store: SqliteStore, l
     ended = await asyncio.gather(*map(store.settle, ends), return_exceptions=True)
     assert [type(one) for one in ended] == [type(None)] * 3 + [IllegalRowError] + [type(None)] * 2
     assert sorted(read_ids(ledger_path)) == [f"call-{number}" for number in range(6) if number != 3]
-    assert await Place(ledger_path).discrepancies() == []
+    assert await StoreLocation(ledger_path).discrepancies() == []
 
 
 async def test_when_the_disk_is_full_each_write_of_a_group_fails_and_nothing_is_half_written(
@@ -102,12 +102,12 @@ async def test_when_the_disk_is_full_each_write_of_a_group_fails_and_nothing_is_
     ended = await asyncio.gather(*map(store.settle, ends), return_exceptions=True)
     assert [type(one) for one in ended] == [StoreUnavailable] * 4
     assert read_ids(ledger_path) == []
-    assert len(Place(ledger_path).holds()) == 4
+    assert len(StoreLocation(ledger_path).holds()) == 4
     store._file.connection.execute("PRAGMA max_page_count = 4294967294")
     await store.check()
     assert len(read_ids(ledger_path)) == 4
-    assert Place(ledger_path).holds() == []
-    assert await Place(ledger_path).discrepancies() == []
+    assert StoreLocation(ledger_path).holds() == []
+    assert await StoreLocation(ledger_path).discrepancies() == []
 
 
 async def test_a_write_that_is_cancelled_while_it_waits_is_not_done(
@@ -117,7 +117,7 @@ async def test_a_write_that_is_cancelled_while_it_waits_is_not_done(
     await asyncio.sleep(0)  # The first one is done, and the others wait in a group.
     waiting[1].cancel()
     assert isinstance(await waiting[2], Hold)
-    assert Place(ledger_path).holds() == ["0", "2"]
+    assert StoreLocation(ledger_path).holds() == ["0", "2"]
 
 
 async def test_a_hold_that_was_committed_for_a_call_that_is_cancelled_is_released(
@@ -126,12 +126,12 @@ async def test_a_hold_that_was_committed_for_a_call_that_is_cancelled_is_release
     waiting = [asyncio.create_task(store.hold(request(str(number)))) for number in range(2)]
     await asyncio.sleep(0)
     store._file._commit_next()
-    assert Place(ledger_path).holds() == ["0", "1"]
+    assert StoreLocation(ledger_path).holds() == ["0", "1"]
     waiting[1].cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting[1]
     await store.maintain()
-    assert Place(ledger_path).holds() == ["0"]
+    assert StoreLocation(ledger_path).holds() == ["0"]
 
 
 async def test_all_writes_that_wait_for_a_lock_are_committed_together(
@@ -144,7 +144,7 @@ async def test_all_writes_that_wait_for_a_lock_are_committed_together(
             assert not any(task.done() for task in waiting)
         await asyncio.gather(*waiting)
     assert commits(statements) == 1
-    assert len(Place(ledger_path).holds()) == CALLS
+    assert len(StoreLocation(ledger_path).holds()) == CALLS
 
 
 async def test_every_write_that_waits_too_long_for_a_lock_fails(
@@ -159,14 +159,14 @@ async def test_every_write_that_waits_too_long_for_a_lock_fails(
         ]
         failed = await asyncio.gather(*releases, return_exceptions=True)
     assert [str(one) for one in failed] == [f"{ledger_path}: database is locked"] * 3
-    assert Place(ledger_path).holds() == ["a"]
+    assert StoreLocation(ledger_path).holds() == ["a"]
 
 
 async def test_a_large_group_is_committed_in_parts(store: SqliteStore, ledger_path: Path) -> None:
     with traced(store) as statements:
         await asyncio.gather(*(store.hold(request(f"{number:04}")) for number in range(200)))
     assert commits(statements) == 1 + -(-199 // ledger_file.MAX_GROUP)
-    assert len(Place(ledger_path).holds()) == 200
+    assert len(StoreLocation(ledger_path).holds()) == 200
 
 
 async def test_closing_commits_what_waits(store: SqliteStore, ledger_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_closing_commits_what_waits(store: SqliteStore, ledger_path: Path)
     await asyncio.sleep(0)
     await store.close()
     await asyncio.gather(*waiting)
-    assert Place(ledger_path).holds() == ["0", "1", "2"]
+    assert StoreLocation(ledger_path).holds() == ["0", "1", "2"]
 
 
 def test_a_file_serves_one_event_loop_after_another(ledger_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
 from rig.ledger import read_ids, read_rows, second_connection
-from rig.stores import Place
+from rig.stores import StoreLocation
 
 from addon.store.ledger import connection as ledger_connection
 from addon.store.ledger.file import LedgerFile
@@ -67,7 +67,7 @@ CALLER = (
     + """
 import random
 from pydantic import SecretStr
-from rig.stores import Place, settlement, credit, request, wallet
+from rig.stores import StoreLocation, settlement, credit, request, wallet
 
 async def call(store, call_id):
     if isinstance(await store.hold(request(call_id, wallet())), Hold):
@@ -78,7 +78,7 @@ async def call(store, call_id):
         await store.settle(settlement(call_id, random.randrange(60_000)))
 
 async def work():
-    store = Place(path, sys.argv[3] or None).open()
+    store = StoreLocation(path, sys.argv[3] or None).open()
     await store.check()
     await store.credit(credit("everything", 10**15))
     for turn in range(10**6):
@@ -183,16 +183,16 @@ async def test_processes_that_are_killed_leave_no_hold_one_row_for_each_call_and
     backend: str, request: pytest.FixtureRequest, ledger_path: Path
 ) -> None:
     url = request.getfixturevalue("redis_url") if backend == "redis" else ""
-    place = Place(ledger_path, url or None)
+    location = StoreLocation(ledger_path, url or None)
     sent: set[str] = set()
     for turn in range(4):
         sent |= await asyncio.to_thread(_kill_two_at_work, ledger_path, url, turn)
-    successor = place.open()
+    successor = location.open()
     await successor.check()
     await successor.maintain()
-    assert place.holds() == []
-    assert sent <= place.rows().keys(), "a call that may have been sent has no row"
-    assert await place.discrepancies() == []
+    assert location.holds() == []
+    assert sent <= location.rows().keys(), "a call that may have been sent has no row"
+    assert await location.discrepancies() == []
     await successor.close()
 
 

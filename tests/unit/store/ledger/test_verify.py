@@ -6,7 +6,7 @@ import pytest
 from rig.ledger import second_connection
 from rig.redis_server import RedisServer
 from rig.sqlite_stores import open_settle_and_close
-from rig.stores import Place, request, settlement
+from rig.stores import StoreLocation, request, settlement
 
 from addon.store.ledger.verify import verify
 from addon.store.protocol import Store
@@ -60,11 +60,11 @@ def test_verification_finds_a_damaged_file(ledger_path: Path) -> None:
 async def test_verification_finds_a_counter_in_redis_that_differs_from_the_holds(
     redis_server: RedisServer, ledger_path: Path
 ) -> None:
-    place = Place(ledger_path, redis_server.url)
-    store = place.open()
+    location = StoreLocation(ledger_path, redis_server.url)
+    store = location.open()
     await store.hold(request("a"))
     redis_server.command("HINCRBY", "tollgate:{acme}:spend:wallet:acme:ever", "held", 5)
-    assert await place.discrepancies() == [
+    assert await location.discrepancies() == [
         "counter wallet:acme of ever: 63405 nano-USD of 1 calls are counted, 63400 of 1 are held"
     ]
     await store.close()

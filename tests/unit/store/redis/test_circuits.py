@@ -11,7 +11,7 @@ async def test_while_redis_is_frozen_circuits_block_no_call(rig: Rig) -> None:
     store = await rig.open()
     for _ in range(FAILURES):
         await store.record_attempt("OPENAI/payg/acme", failed=True)
-    rig.place.age_circuits(REST_US / 1e6)
+    rig.location.age_circuits(REST_US / 1e6)
     await store.maintain()
     rig.server.freeze()
     assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be recorded"

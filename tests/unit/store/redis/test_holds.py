@@ -21,7 +21,7 @@ async def test_a_call_that_can_not_be_counted_exactly_is_refused(rig: Rig) -> No
     ):
         with pytest.raises(StoreUnavailable, match="counted exactly"):
             await store.hold(request("a", limit, max_cost=max_cost))
-    assert rig.place.holds() == []
+    assert rig.location.holds() == []
 
 
 async def test_a_call_without_limits_is_held_as_the_policy_says(rig: Rig) -> None:

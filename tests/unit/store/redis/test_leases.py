@@ -19,12 +19,12 @@ async def test_the_calls_of_another_machine_end_when_its_lease_is_over(rig: Rig,
     await far.hold(request("a"))
     await die(far)
     await store.maintain()
-    assert rig.place.holds() == ["a"], "its machine may be alive"
+    assert rig.location.holds() == ["a"], "its machine may be alive"
     [lease] = rig.server.command("ZRANGE", "{tollgate}:leases", 0, -1)
     rig.server.command("ZADD", "{tollgate}:leases", 1, lease)
     await store.maintain()
-    assert rig.place.holds() == []
-    assert rig.place.rows()["a"]["error_code"] == "interrupted"
+    assert rig.location.holds() == []
+    assert rig.location.rows()["a"]["error_code"] == "interrupted"
     assert rig.server.command("ZCARD", "{tollgate}:leases") == 0
 
 
@@ -53,10 +53,10 @@ async def test_maintain_without_the_folder_of_locks_is_refused_and_no_process_co
 ) -> None:
     store = await rig.open()
     await store.hold(request("a"))
-    owners = rig.place.path.with_name("tollgate.db-owners")
+    owners = rig.location.path.with_name("tollgate.db-owners")
     owners.rename(owners.with_suffix(".away"))
     with pytest.raises(StoreUnavailable, match="no such file"):
         await store.maintain()
-    assert rig.place.holds() == ["a"]
+    assert rig.location.holds() == ["a"]
     owners.with_suffix(".away").rename(owners)
     await store.maintain()

@@ -22,7 +22,7 @@ async def test_a_row_whose_gateway_died_before_writing_it_is_written_by_the_next
     await die(store)
     successor = await rig.open()
     await successor.maintain()
-    assert rig.place.rows().keys() == {f"a-{number}" for number in range(5)}
+    assert rig.location.rows().keys() == {f"a-{number}" for number in range(5)}
     assert rig.server.command("XLEN", "tollgate:{acme}:outbox") == 0
 
 
@@ -33,10 +33,10 @@ async def test_a_row_that_was_read_by_a_gateway_that_died_is_written_by_the_next
     outbox = "tollgate:{acme}:outbox"
     read = rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", outbox, ">")
     assert read
-    assert rig.place.rows() == {}
-    assert await drain(SecretStr(rig.server.url), rig.place.path) == 1
-    assert rig.place.rows().keys() == {"a"}
-    assert await drain(SecretStr(rig.server.url), rig.place.path) == 0
+    assert rig.location.rows() == {}
+    assert await drain(SecretStr(rig.server.url), rig.location.path) == 1
+    assert rig.location.rows().keys() == {"a"}
+    assert await drain(SecretStr(rig.server.url), rig.location.path) == 0
 
 
 async def test_a_row_that_a_killed_process_had_read_is_written_at_once(rig: Rig) -> None:
@@ -47,7 +47,7 @@ async def test_a_row_that_a_killed_process_had_read_is_written_at_once(rig: Rig)
     rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", "tollgate:{acme}:outbox", ">")
     await die(other_process)
     await store.maintain()
-    assert rig.place.rows().keys() == {"a"}
+    assert rig.location.rows().keys() == {"a"}
 
 
 async def test_a_row_that_is_read_twice_is_written_once(rig: Rig) -> None:
@@ -59,9 +59,9 @@ async def test_a_row_that_is_read_twice_is_written_once(rig: Rig) -> None:
             "XADD", "tollgate:{acme}:outbox", "*", *[w for pair in fields.items() for w in pair]
         )
     await store.maintain()
-    await drain(SecretStr(rig.server.url), rig.place.path)
-    assert rig.place.rows().keys() == {"a"}
-    assert rig.place.entries() == {"a": -1_560}
+    await drain(SecretStr(rig.server.url), rig.location.path)
+    assert rig.location.rows().keys() == {"a"}
+    assert rig.location.entries() == {"a": -1_560}
 
 
 async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig, tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig
     await far.maintain()
     await store.settle(settlement("near", 800))
     await store.maintain()
-    assert rig.place.rows().keys() == {"near", "far"}
+    assert rig.location.rows().keys() == {"near", "far"}
     assert elsewhere.rows() == {}
-    assert rig.place.used(EVER) == CounterUse(1_700, 2, 0, 0)
+    assert rig.location.used(EVER) == CounterUse(1_700, 2, 0, 0)
     with pytest.raises(StoreUnavailable, match="recorded in another ledger"):
         await drain(SecretStr(rig.server.url), elsewhere.path)
     await far.settle(settlement("later"))

@@ -8,7 +8,7 @@ from rig.redis_stores import Rig, assert_sound, eventually
 from rig.stores import (
     USD,
     WORKSPACE,
-    Place,
+    StoreLocation,
     credit,
     die,
     reason_of,
@@ -28,16 +28,16 @@ EVER = Counter("key:acme/ci", "ever")
 
 
 async def test_a_ledger_with_calls_is_counted_before_redis_is_used(rig: Rig) -> None:
-    alone = Place(rig.place.path)
+    alone = StoreLocation(rig.location.path)
     first = alone.open()
     await first.credit(credit("c", USD))
     await first.settle(settlement("a", 400))
     await first.close()
     with pytest.raises(StoreUnavailable, match=r"does not count; run `tollgate state rebuild`"):
         await rig.open()
-    await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+    await rebuild_state(SecretStr(rig.server.url), rig.location.path)
     store = await rig.open()
-    assert rig.place.used(wallet_counter(WORKSPACE)) == CounterUse(400 - USD)
+    assert rig.location.used(wallet_counter(WORKSPACE)) == CounterUse(400 - USD)
     await store.settle(settlement("b", 50))
     await store.close()
     # Back to SQLite: it counts the calls that Redis recorded too.
@@ -56,14 +56,14 @@ async def test_rebuilding_keeps_the_calls_in_flight_and_may_be_done_at_any_time(
     await store.settle(settlement("done"))
     for name in ("tollgate:{acme}:spend:key:acme/ci:ever", "tollgate:{acme}:spend:wallet:acme:ever"):
         rig.server.command("HSET", name, "spent", 7, "held", 7)
-    assert len(await rig.place.discrepancies()) == 4
+    assert len(await rig.location.discrepancies()) == 4
     for _ in range(2):
-        rebuilt = await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+        rebuilt = await rebuild_state(SecretStr(rig.server.url), rig.location.path)
         assert (rebuilt.workspaces, rebuilt.holds) == (1, 1)
-    assert await rig.place.discrepancies() == []
+    assert await rig.location.discrepancies() == []
     await eventually(store.maintain)
     await store.settle(settlement("a"))
-    assert rig.place.used(EVER) == CounterUse(3_120, 2, 0, 0)
+    assert rig.location.used(EVER) == CounterUse(3_120, 2, 0, 0)
     await assert_sound(rig, store)
 
 
@@ -75,16 +75,16 @@ async def test_calls_in_flight_while_redis_is_emptied_hold_their_money_again(rig
     rig.server.flush()
     with pytest.raises(StoreUnavailable):
         await store.maintain()
-    await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+    await rebuild_state(SecretStr(rig.server.url), rig.location.path)
     await eventually(store.maintain)
-    assert rig.place.used(EVER) == CounterUse(0, 0, 63_400, 1)
+    assert rig.location.used(EVER) == CounterUse(0, 0, 63_400, 1)
     assert reason_of(await store.hold(request("b", limit))) == "budget_of_prompt"
     await die(store)
     successor = await rig.open()
     await successor.maintain()
-    row = rig.place.rows()["a"]
+    row = rig.location.rows()["a"]
     assert (row["error_code"], row["attempts"]) == ("interrupted", 2)
-    assert await rig.place.discrepancies() == []
+    assert await rig.location.discrepancies() == []
 
 
 async def test_a_rebuild_does_not_give_back_the_tokens_of_the_last_minute(rig: Rig) -> None:
@@ -94,6 +94,6 @@ async def test_a_rebuild_does_not_give_back_the_tokens_of_the_last_minute(rig: R
         await store.settle(settlement(f"a-{number}", created_at=format_utc(datetime.now(UTC))))
     await store.maintain()
     rig.server.flush()
-    await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+    await rebuild_state(SecretStr(rig.server.url), rig.location.path)
     assert await eventually(lambda: takes(store, WORKSPACE, 4))
     assert not await takes(store, WORKSPACE, 4)

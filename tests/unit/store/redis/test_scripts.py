@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from redis.crc import key_slot
 from rig.bounds import BOUND_S
 from rig.redis_server import NO_RETRY, RedisServer, free_port
-from rig.stores import WORKSPACE, Place, credit, settlement, takes
+from rig.stores import WORKSPACE, StoreLocation, credit, settlement, takes
 from rig.stores import request as held_call
 
 from addon.store.protocol import Store, StoreUnavailable
@@ -197,9 +197,9 @@ def _move(client: redis.Redis, takes: str, by_us: int) -> None:
 # Keys.
 
 
-async def a_bit_of_everything(place: Place) -> None:
+async def a_bit_of_everything(location: StoreLocation) -> None:
     """Run every script at least once."""
-    store: Store = place.open()
+    store: Store = location.open()
     for workspace in ("acme", "bare"):
         await takes(store, workspace, 10)
         await store.credit(credit(f"c-{workspace}", 10**9, workspace))
@@ -213,10 +213,10 @@ async def a_bit_of_everything(place: Place) -> None:
     await store.check()
     await store.maintain()
     await store.close()
-    assert await place.discrepancies() == []
-    assert place.url is not None
-    await rebuild_state(SecretStr(place.url), place.path)
-    assert await place.discrepancies() == []
+    assert await location.discrepancies() == []
+    assert location.url is not None
+    await rebuild_state(SecretStr(location.url), location.path)
+    assert await location.discrepancies() == []
 
 
 @contextmanager
@@ -239,10 +239,10 @@ async def test_a_script_uses_only_its_keys_and_they_share_a_slot(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
     # From the second time on Redis knows the scripts, and shows their digests instead of their texts.
-    await a_bit_of_everything(Place(tmp_path / "first" / "tollgate.db", redis_server.url))
+    await a_bit_of_everything(StoreLocation(tmp_path / "first" / "tollgate.db", redis_server.url))
     redis_server.flush()
     with monitored(redis_server) as seen:
-        await a_bit_of_everything(Place(tmp_path / "second" / "tollgate.db", redis_server.url))
+        await a_bit_of_everything(StoreLocation(tmp_path / "second" / "tollgate.db", redis_server.url))
     given_names: set[str] = set()
     scripts, touched = set(), 0
     for kind, *words in seen:
@@ -279,4 +279,4 @@ async def test_everything_works_under_the_rules_of_a_cluster(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     with ClusterNode(request.getfixturevalue("_redis_program")) as node:
-        await a_bit_of_everything(Place(tmp_path / "var" / "tollgate.db", node.url))
+        await a_bit_of_everything(StoreLocation(tmp_path / "var" / "tollgate.db", node.url))

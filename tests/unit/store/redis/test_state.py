@@ -33,16 +33,16 @@ async def test_an_emptied_redis_is_noticed_by_every_operation_and_rebuilt_from_t
     await store.hold(request("a", wallet()))
     await store.settle(settlement("a"))
     await store.maintain()
-    before = rig.place.used_now(all_counters())
+    before = rig.location.used_now(all_counters())
     rig.server.flush()
     await assert_all_refused(store, "Redis came back empty; run `tollgate state rebuild`")
     with pytest.raises(StoreUnavailable):
         await store.settle(settlement("b"))
     url = SecretStr(rig.server.url)
-    assert (await rebuild_state(url, rig.place.path)).workspaces == 1
-    assert rig.place.used_now(all_counters()) == before
+    assert (await rebuild_state(url, rig.location.path)).workspaces == 1
+    assert rig.location.used_now(all_counters()) == before
     await eventually(store.maintain)
-    assert rig.place.rows().keys() == {"a", "b"}
+    assert rig.location.rows().keys() == {"a", "b"}
     assert not await store.credit(credit("c", USD))
     await assert_sound(rig, store)
 
@@ -107,10 +107,10 @@ async def test_a_redis_that_came_back_older_is_refused_until_it_is_rebuilt(rig: 
         await takes(store, WORKSPACE, 10)
     with pytest.raises(StoreUnavailable, match="came back empty"):
         await rig.open()  # A process that never saw the missing data refuses this state too.
-    await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+    await rebuild_state(SecretStr(rig.server.url), rig.location.path)
     await eventually(store.maintain)
     assert await takes(store, WORKSPACE, 10)
-    assert rig.place.used(wallet_counter(WORKSPACE)).spent_nanousd == 1_000 - USD
+    assert rig.location.used(wallet_counter(WORKSPACE)).spent_nanousd == 1_000 - USD
 
 
 async def refusal_of(store: Store, reason: str) -> str:
@@ -126,7 +126,7 @@ async def refusal_of(store: Store, reason: str) -> str:
 async def test_a_workspace_that_another_process_just_created_is_not_lost(rig: Rig) -> None:
     await rig.open()
     client = RedisClient(SecretStr(rig.server.url))
-    with closing(LedgerFile(rig.place.path)) as file:
+    with closing(LedgerFile(rig.location.path)) as file:
         state = RedisState(client, file)
         async with client.timeout():
             await state.register_workspace("bare")

@@ -33,7 +33,7 @@ async def test_while_redis_refuses_connections_calls_are_refused_and_then_go_on(
             await store.settle(settlement("in flight"))
         rig.server.start()
         await eventually(store.maintain)
-        assert rig.place.rows().keys() == {"in flight"}
+        assert rig.location.rows().keys() == {"in flight"}
         await assert_sound(rig, store)
 
 
@@ -46,7 +46,7 @@ async def test_while_redis_is_frozen_calls_are_refused_and_then_go_on(rig: Rig) 
         await store.settle(settlement("in flight"))
     rig.server.thaw()
     await eventually(store.maintain)
-    assert rig.place.rows().keys() == {"in flight"}
+    assert rig.location.rows().keys() == {"in flight"}
     await assert_sound(rig, store)
 
 
@@ -60,7 +60,7 @@ async def test_many_calls_at_once_on_a_frozen_redis_are_all_refused_and_leave_no
     assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
     rig.server.thaw()
     await assert_sound(rig, store)
-    assert rig.place.used(EVER) == CounterUse(1_560, 1, 0, 0)
+    assert rig.location.used(EVER) == CounterUse(1_560, 1, 0, 0)
 
 
 async def test_a_slow_redis_is_refused_like_a_silent_one(rig: Rig) -> None:
@@ -101,10 +101,10 @@ async def test_a_redis_out_of_memory_refuses_new_calls_but_ends_those_in_flight(
     await assert_all_refused(store, "maxmemory")
     await store.settle(settlement("settled"))
     await store.void("voided")
-    assert rig.place.holds() == []
+    assert rig.location.holds() == []
     rig.server.command("CONFIG", "SET", "maxmemory", 0)
     await assert_sound(rig, store)
-    assert rig.place.rows().keys() == {"settled", "after"}
+    assert rig.location.rows().keys() == {"settled", "after"}
 
 
 async def test_a_read_only_replica_is_refused(rig: Rig) -> None:
@@ -135,8 +135,8 @@ async def test_a_hold_without_an_answer_is_released_even_if_redis_places_it_late
         await store.hold(request("a"))
     rig.server.thaw()
     await eventually(store.maintain)
-    assert rig.place.holds() == []
-    assert rig.place.used_now(all_counters()) == [CounterUse()] * 6
+    assert rig.location.holds() == []
+    assert rig.location.used_now(all_counters()) == [CounterUse()] * 6
 
 
 async def test_a_hold_that_arrives_after_its_release_is_not_placed(rig: Rig) -> None:
@@ -145,7 +145,7 @@ async def test_a_hold_that_arrives_after_its_release_is_not_placed(rig: Rig) -> 
     await store.void("a")
     with pytest.raises(StoreUnavailable, match="can't be held: it has ended"):
         await store.hold(request("a"))
-    assert rig.place.holds() == []
+    assert rig.location.holds() == []
 
 
 async def test_a_hold_whose_caller_leaves_is_released(rig: Rig) -> None:
@@ -160,8 +160,8 @@ async def test_a_hold_whose_caller_leaves_is_released(rig: Rig) -> None:
             if await call:
                 await store.void(f"call-{number}")
     await eventually(store.maintain)
-    assert rig.place.holds() == []
-    assert rig.place.used_now(all_counters()) == [CounterUse()] * 6
+    assert rig.location.holds() == []
+    assert rig.location.used_now(all_counters()) == [CounterUse()] * 6
     await assert_sound(rig, store)
 
 
@@ -180,12 +180,12 @@ async def test_a_move_that_was_not_answered_leaves_a_hold_that_settles_once(
             await store.settle(settlement("a", 0, status=503))
     rig.server.thaw()
     await eventually(store.maintain)
-    assert rig.place.holds() == ([] if settles_first else ["a"])
+    assert rig.location.holds() == ([] if settles_first else ["a"])
     await store.settle(settlement("a", 0, status=503))
     await store.maintain()
-    assert [row["status"] for row in rig.place.rows().values()] == [503]
-    assert rig.place.used_now(all_counters()) == [CounterUse(0, 1)] * 5 + [CounterUse()]
-    assert await rig.place.discrepancies() == []
+    assert [row["status"] for row in rig.location.rows().values()] == [503]
+    assert rig.location.used_now(all_counters()) == [CounterUse(0, 1)] * 5 + [CounterUse()]
+    assert await rig.location.discrepancies() == []
 
 
 async def test_a_hold_survives_a_move_whose_caller_leaves(rig: Rig) -> None:
@@ -201,10 +201,10 @@ async def test_a_hold_survives_a_move_whose_caller_leaves(rig: Rig) -> None:
         with suppress(asyncio.CancelledError):
             await move
     await store.maintain()
-    assert len(rig.place.holds()) == 20
+    assert len(rig.location.holds()) == 20
     for number in range(20):
         await store.settle(settlement(f"call-{number}"))
-    assert rig.place.used(EVER) == CounterUse(20 * 1_560, 20)
+    assert rig.location.used(EVER) == CounterUse(20 * 1_560, 20)
     await assert_sound(rig, store)
 
 
@@ -218,9 +218,9 @@ async def test_a_settlement_that_was_not_answered_counts_once(rig: Rig) -> None:
     rig.server.thaw()
     await eventually(store.maintain)
     await store.maintain()
-    assert rig.place.rows().keys() == {"a"}
-    assert rig.place.used(EVER) == CounterUse(1_560, 1, 0, 0)
-    assert rig.place.entries() == {"a": -1_560}
+    assert rig.location.rows().keys() == {"a"}
+    assert rig.location.used(EVER) == CounterUse(1_560, 1, 0, 0)
+    assert rig.location.entries() == {"a": -1_560}
 
 
 async def test_pending_settlements_are_written_when_the_store_closes(rig: Rig) -> None:
@@ -232,7 +232,7 @@ async def test_pending_settlements_are_written_when_the_store_closes(rig: Rig) -
     rig.server.thaw()
     await eventually(lambda: takes(store, WORKSPACE, 1_000))
     await store.close()
-    assert rig.place.rows().keys() == {"a"}
+    assert rig.location.rows().keys() == {"a"}
 
 
 async def test_a_settlement_that_close_can_not_write_is_logged(

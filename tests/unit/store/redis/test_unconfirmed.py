@@ -27,20 +27,20 @@ async def test_calls_that_an_emptied_redis_had_not_given_to_the_ledger_are_settl
     await store.credit(credit("c", USD))
     await store.settle(settlement("in the ledger"))
     await store.maintain()
-    with locked_by_another(rig.place.path):
+    with locked_by_another(rig.location.path):
         for number in range(22):
             await store.hold(request(f"lost-{number}", wallet()))
             await store.settle(settlement(f"lost-{number}"))
-        before = rig.place.used_now(all_counters())
+        before = rig.location.used_now(all_counters())
         rig.server.flush()
         with pytest.raises(StoreUnavailable):
             await store.maintain()
-    await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+    await rebuild_state(SecretStr(rig.server.url), rig.location.path)
     for _ in range(2):
         await eventually(store.maintain)
     await eventually(store.check)
-    assert rig.place.rows().keys() == {"in the ledger", *(f"lost-{number}" for number in range(22))}
-    assert rig.place.used_now(all_counters()) == before
+    assert rig.location.rows().keys() == {"in the ledger", *(f"lost-{number}" for number in range(22))}
+    assert rig.location.used_now(all_counters()) == before
     await assert_sound(rig, store)
 
 
@@ -50,7 +50,7 @@ async def test_a_settlement_is_forgotten_when_the_ledger_has_it(
     monkeypatch.setattr(unconfirmed, "KEEP_S", 0.0)
     store = await rig.open()
     assert isinstance(store, RedisStore)
-    with locked_by_another(rig.place.path):
+    with locked_by_another(rig.location.path):
         await store.settle(settlement("a"))
         with pytest.raises(StoreUnavailable):
             await store.maintain()
@@ -74,7 +74,7 @@ async def test_calls_that_redis_lost_are_logged_without_a_rebuild(
     store = await rig.open()
     await store.settle(settlement("in the ledger"))
     await store.maintain()
-    with locked_by_another(rig.place.path):
+    with locked_by_another(rig.location.path):
         await store.settle(settlement("lost"))
         rig.server.flush()
         with pytest.raises(StoreUnavailable):

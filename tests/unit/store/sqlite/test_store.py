@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rig.ledger import read_rows, second_connection
-from rig.stores import Place, request, takes
+from rig.stores import StoreLocation, request, takes
 
 from addon.store.protocol import Store
 from addon.store.sqlite.store import SqliteStore
@@ -14,7 +14,7 @@ async def test_a_hold_of_an_unknown_owner_is_settled(store: Store, ledger_path: 
     with second_connection(ledger_path) as other:
         other.execute("UPDATE holds SET owner = 'elsewhere'")
     await store.maintain()
-    assert Place(ledger_path).holds() == []
+    assert StoreLocation(ledger_path).holds() == []
     assert read_rows(ledger_path)[0]["error_code"] == "interrupted"
 
 
@@ -25,7 +25,7 @@ async def test_a_hold_of_a_living_owner_stays_however_old_it_is(store: Store, le
     other_process = SqliteStore(ledger_path)
     await other_process.maintain()
     await other_process.close()
-    assert Place(ledger_path).holds() == ["a"]
+    assert StoreLocation(ledger_path).holds() == ["a"]
 
 
 def pass_time(ledger_path: Path, seconds: int) -> None:
