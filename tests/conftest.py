@@ -70,7 +70,6 @@ LONG = [
         "unit/store/test_protocol_model.py",
         "unit/store/test_protocol_model_2.py",
         "unit/store/test_protocol_model_3.py",
-        "end_to_end/test_worker_template.py",
         "end_to_end/test_alerts.py",
         "unit/store/ledger/test_names.py",
         "end_to_end/test_simulation.py",
@@ -82,6 +81,28 @@ LONG = [
 ]
 """The files and folders that take longest, the longest first."""
 
+WAITING = [
+    TESTS / name
+    for name in (
+        "end_to_end/test_serve_drain.py",
+        "end_to_end/test_worker_template.py",
+        "end_to_end/test_reload.py",
+        "unit/store/test_pending_writes.py",
+        "unit/store/redis/test_store.py",
+        "unit/store/redis/test_rebuild.py",
+        "unit/commands/test_state.py",
+        "end_to_end/test_fallback_on_one_connection.py",
+        "end_to_end/test_stopped_process.py",
+        "unit/wire/test_http1_refusals.py",
+        "unit/store/test_measured.py",
+        "unit/store/redis/test_scripts.py",
+        "unit/store/redis/test_state.py",
+        "unit/store/redis/test_unconfirmed.py",
+        "unit/store/redis/test_circuits.py",
+        "unit/store/test_refusals.py",
+    )
+]
+"""Files that mostly wait for bounds of time to end. One process runs them all while the others keep the cores busy."""
 
 TOGETHER = ("tests/browser", "tests/end_to_end/canary")
 """Folders whose files share a browser or a gateway. Each process that runs one of the files would need its own."""
@@ -100,19 +121,26 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first, so that the processes of the run end at about the same time."""
-    assert not [path for path in LONG if not path.exists()], "LONG names a file that does not exist"
-    order = {path: place for place, path in enumerate(LONG)}
+    first = [*WAITING, *LONG]
+    assert not [path for path in first if not path.exists()], (
+        "WAITING or LONG names a file that does not exist"
+    )
+    order = {path: place for place, path in enumerate(first)}
     items.sort(key=lambda item: order.get(item.path, order.get(item.path.parent, len(order))))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Run all files of a folder of ``TOGETHER`` in one process."""
+    """Run all files of a folder of ``TOGETHER`` in one process, and all files of ``WAITING`` in one."""
     from xdist.scheduler import LoadFileScheduling
+
+    waiting = {path.relative_to(config.rootpath).as_posix() for path in WAITING}
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
+            if file in waiting:
+                return "files that wait"
             return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
