@@ -1,17 +1,20 @@
-"""Keywords as whole words of a text: one compiled pattern for each rule, in time linear in the text.
+"""Keywords as whole words of a text, in time linear in the text.
 
 Case (Unicode case folding) and white space between words do not matter. A keyword does not begin or end inside a word:
 no letter, digit, underscore or combining mark is next to another one there. Chinese, Japanese, Thai, Lao, Khmer and
 Burmese have no spaces between words, so keywords of these scripts are found anywhere. Source: Unicode Standard Annex
 29, "Word Boundaries", simplified.
+
+Words of texts and keywords are marked: a line feed is at both ends of each. So a plain search finds whole words only,
+and no keyword needs a compiled pattern. A gateway may have ten thousand rules, and such a pattern takes milliseconds to
+compile.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from itertools import groupby
+from functools import cache, cached_property, lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -21,68 +24,74 @@ _UNSPACED: Final = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # ideographs
 )
 _JOINERS: Final = "\u200c\u200d"
+_WORD_OF_ASCII: Final = re.compile(r"\w++", re.ASCII)
+_MARKED: Final = "\n\\g<0>\n"
+
+
+class RuleText:
+    """A text as keywords are searched in it. Its words are marked only if a keyword is anywhere in it."""
+
+    def __init__(self, text: str) -> None:
+        self.spaced = _space(text)
+
+    @cached_property
+    def marked(self) -> str:
+        """The text with a line feed at both ends of each word."""
+        return _mark_words(self.spaced)
 
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """The keywords of one rule, compiled. ``written`` maps the text that is found to the operator's spelling."""
+    """The keywords of one rule. ``written`` maps each marked keyword to the operator's spelling."""
 
-    pattern: re.Pattern[str]
+    spaced: frozenset[str]
     written: Mapping[str, str]
 
-    def find_in(self, folded: str) -> str | None:
-        """Return the first keyword in a case-folded text, in the operator's spelling; None without any."""
-        found = self.pattern.search(folded)
-        return self.written[_spaced(found[0])] if found else None
+    def find_in(self, text: RuleText) -> str | None:
+        """Return the first keyword in a text, in the operator's spelling; None without any.
+
+        Of several at the same place, return the longest one.
+        """
+        if not any(map(text.spaced.__contains__, self.spaced)):
+            return None
+        found = [
+            (place, -len(keyword), keyword)
+            for keyword in self.written
+            if (place := text.marked.find(keyword)) >= 0
+        ]
+        return self.written[min(found)[2]] if found else None
 
 
 @lru_cache(maxsize=4096)
-def compile_keywords(keywords: tuple[str, ...]) -> Keywords:
-    """Return compiled ``keywords``. Each has at least one character that is not white space."""
-    # A text may have an accent as a character of its own or not. The pattern has both spellings, because normalizing
-    # the text takes quadratic time where a client repeats combining marks.
-    written = {
-        _spaced(unicodedata.normalize(form, keyword).casefold()): keyword
+def make_keywords(keywords: tuple[str, ...]) -> Keywords:
+    """Return ``keywords``, ready to be found. Each has at least one character that is not white space."""
+    # A text may have an accent as a character of its own or not. Both spellings are searched, because normalizing the
+    # text takes quadratic time where a client repeats combining marks.
+    spaced = {
+        _space(unicodedata.normalize(form, keyword)): keyword
         for form in ("NFD", "NFC")
         for keyword in reversed(keywords)
     }
-    by_guards = groupby(sorted(written, key=_guards), key=_guards)
-    pattern = "|".join(_pattern_of(list(words), *guards) for guards, words in by_guards)
-    return Keywords(re.compile(pattern), MappingProxyType(written))
+    written = {_mark_words(text): keyword for text, keyword in spaced.items()}
+    return Keywords(frozenset(spaced), MappingProxyType(written))
 
 
-def _spaced(text: str) -> str:
-    return " ".join(text.split())
+def _space(text: str) -> str:
+    """Return a case-folded text with one space in place of all white space."""
+    return " ".join(text.casefold().split())
 
 
-def _guards(word: str) -> tuple[bool, bool]:
-    """Return whether the beginning and the end of a keyword could be inside a longer word."""
-    return bool(_joining().match(word[0])), bool(_joining().match(word[-1]))
-
-
-def _pattern_of(words: list[str], guards_start: bool, guards_end: bool) -> str:
-    """Return a pattern that begins with a set of characters. A search for it is much faster than for a look-behind."""
-    rests: dict[str, list[str]] = {}
-    for word in words:
-        rests.setdefault(word[0], []).append(word[1:])
-    heads = f"[{''.join(map(re.escape, rests))}]"
-    start = f"(?<!{_joining().pattern}{heads})" if guards_start else ""
-    end = f"(?!{_joining().pattern})" if guards_end else ""
-    branches = (f"(?<={re.escape(head)})(?:{_any_of(tails)})" for head, tails in rests.items())
-    return f"{heads}{start}(?:{'|'.join(branches)}){end}"
-
-
-def _any_of(tails: Iterable[str]) -> str:
-    return "|".join(r"\s++".join(map(re.escape, tail.split(" "))) for tail in tails)
+def _mark_words(spaced: str) -> str:
+    return (_WORD_OF_ASCII if spaced.isascii() else _word()).sub(_MARKED, spaced)
 
 
 @cache
-def _joining() -> re.Pattern[str]:
-    """Return the pattern of one character that makes a word longer."""
+def _word() -> re.Pattern[str]:
+    """Return the pattern of a word: letters, digits, underscores, joiners and combining marks."""
     marks = "".join(
         chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)).startswith("M")
     )
-    return re.compile(f"(?:[^\\W{_UNSPACED}]|[{_JOINERS}{_ranges(marks)}])")
+    return re.compile(f"(?:[^\\W{_UNSPACED}]++|[{_JOINERS}{_ranges(marks)}]++)++")
 
 
 def _ranges(characters: str) -> str:

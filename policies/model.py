@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from policies.allowed_models import AllowedModels
 from policies.family import CUSTOM_FAMILY, Family
-from policies.keywords import Keywords, compile_keywords
+from policies.keywords import Keywords, make_keywords
 from policies.utc_time import format_utc
 
 Plan = Literal["standard", "pro"]
@@ -196,15 +196,15 @@ class Byok:
 class KeywordRule:
     """Whole words, in any case, that choose a model where the last user message has one of them.
 
-    ``compiled`` is made of ``keywords``.
+    ``prepared`` is made of ``keywords``.
     """
 
     keywords: tuple[str, ...]
     model: str
-    compiled: Keywords = field(init=False, repr=False, compare=False)
+    prepared: Keywords = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "compiled", compile_keywords(self.keywords))
+        object.__setattr__(self, "prepared", make_keywords(self.keywords))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from pydantic import SecretStr
 
 from policies.allowed_models import fold_slug
 from policies.fallback import NoFallback, choose_second_target
+from policies.keywords import RuleText
 from policies.model import Heuristic, Model, Prices, Provider, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
@@ -120,9 +121,9 @@ def _with_own_key(
 def _by_rule(request: RequestFacts, workspace: Workspace, models: Mapping[str, Model]) -> _Choice | None:
     if not workspace.rules:
         return None
-    folded = request.last_user_text.casefold()
+    text = RuleText(request.last_user_text)
     for index, rule in enumerate(workspace.rules):
-        if keyword := rule.compiled.find_in(folded):
+        if keyword := rule.prepared.find_in(text):
             return _named(rule.model, models, f"rule {index + 1} ({keyword})", f"rules[{index}].model")
     return None
 
@@ -140,9 +141,9 @@ def find_matches(request: RequestFacts, workspace: Workspace) -> Iterator[tuple[
 
     The first that matches decides, unless something else comes before it.
     """
-    folded = request.last_user_text.casefold()
+    text = RuleText(request.last_user_text)
     for number, rule in enumerate(workspace.rules, 1):
-        yield f"rule {number} ({', '.join(rule.keywords)})", rule.model, rule.compiled.find_in(folded)
+        yield f"rule {number} ({', '.join(rule.keywords)})", rule.model, rule.prepared.find_in(text)
     for heuristic in workspace.heuristics:
         matched = heuristic.when if _applies(heuristic, request) else None
         yield f"heuristic {heuristic.when}", heuristic.model, matched

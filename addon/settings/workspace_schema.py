@@ -25,7 +25,7 @@ from addon.settings.value_types import (
 from policies.model import HeuristicWhen, Plan, Reset
 
 MAX_RULES: Final = 1000
-"""The most rules of a workspace. Each takes milliseconds to compile, and calls look at all of them."""
+"""The most rules of a workspace: calls look at all of them."""
 
 
 class KeyTable(Table):

@@ -11,7 +11,6 @@ from rig.slow_expressions import faults_of, hostile_openings, hostile_units
 
 from addon.console.pages import PAGES
 from addon.text.masking import _escaped_pattern
-from policies.keywords import compile_keywords
 
 CHARS = 2_000
 QUICK_S = 0.02
@@ -33,12 +32,10 @@ MADE = {
     ),
     "addon.text.masking._escaped_pattern": Expression("_escaped_pattern", _escaped_pattern("sk-a/b"), True),
     "addon.sandbox.reply._mentioned": Expression("_mentioned", re.compile(r"(?<![\w-])name(?![\w-])"), True),
-    "policies.keywords.compile_keywords": Expression(
-        "compile_keywords",
-        compile_keywords(("sql", "a b", "two  words", "été", "東京", "c++", "- -")).pattern,
-        True,
+    # The sets have the shape, and few of the characters.
+    "policies.keywords._word": Expression(
+        "_word", re.compile(r"(?:[^\W\u0e00-\u0eff]++|[\u0300-\u036f]++)++"), True
     ),
-    "policies.keywords._joining": Expression("_joining", re.compile(r"(?:[^\W]|[\u200c])"), True),
     "policies.messages._new_ids": Expression("_new_ids", re.compile(r"(?s:.{0,64})"), False),
 }
 
