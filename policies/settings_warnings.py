@@ -68,6 +68,28 @@ def find_warnings(
     ]
 
 
+def find_new_warnings(
+    models: Mapping[str, Model],
+    others: Collection[Workspace],
+    before: Workspace | None,
+    after: Workspace,
+    now: datetime,
+) -> list[SettingsWarning]:
+    """Return the warnings that the change of one workspace brings. ``others`` are the other workspaces."""
+
+    def find(workspace: Workspace | None) -> list[SettingsWarning]:
+        if workspace is None:
+            return [*_check_active_keys(others, now)]
+        return [
+            *_check_active_keys([workspace, *others], now),
+            *_check_workspace(workspace, models),
+            *_check_keys(workspace, models, now),
+        ]
+
+    known = frozenset(find(before))
+    return [one for one in find(after) if one not in known]
+
+
 def _check_platform_keys(
     providers: Collection[Provider], models: Iterable[Model]
 ) -> Iterator[SettingsWarning]:

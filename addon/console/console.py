@@ -87,7 +87,7 @@ class Console:
     def __init__(self, sources: Sources, addresses: Sequence[object]) -> None:
         self._pages = PageProcess(sources)
         self._guard = Guard(sources.settings, addresses)
-        self._maker = ChangeMaker(sources.settings)
+        self._maker = ChangeMaker(sources.settings, sources.files)
         self._maker.end_abandoned_intents()
         parts: dict[str, Any] = {"sources": sources, "pages": self._pages, "guard": self._guard}
         static = {"path": _FOLDER / "static", "guard": self._guard}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from addon.settings.settings import Settings
+from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import Snapshot
 from addon.telemetry.admin import Readiness
 from addon.telemetry.metric_families import Gauges
@@ -44,7 +44,7 @@ class Live:
 class Sources:
     """Functions that return the state of the gateway now. They run on the event loop.
 
-    ``snapshot`` is that of ``settings``.
+    ``snapshot`` is that of ``settings``, and ``files`` are those that they were loaded from.
     """
 
     settings: Callable[[], Settings]
@@ -54,6 +54,7 @@ class Sources:
     file_fault: Callable[[], str | None]
     settings_age_s: Callable[[], float]
     find_files: Callable[[], ChangedFiles]
+    files: SettingsFiles
 
     async def read(self, *, with_files: bool = False) -> Live:
         """Return the state of the gateway now."""

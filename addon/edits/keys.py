@@ -24,6 +24,7 @@ from addon.edits.workspace_files import (
     read_file,
 )
 from addon.settings.api_keys import hash_key, make_key
+from addon.settings.settings import SettingsFiles
 
 SETTABLE: Final = (
     "label",
@@ -92,7 +93,7 @@ def create_key(
             is_new_workspace=is_new_workspace,
             key_hash=hash_key(secret),
         )
-        plan.apply(conf_file)
+        plan.apply(SettingsFiles(conf_file))
     return NewKey(chosen, secret)
 
 
@@ -130,7 +131,7 @@ def plan_new_key(
 def set_key(conf_file: Path, workspace: str, key_id: str, changes: Changes) -> None:
     """Change settings of a key. Raises as ``create_key``."""
     with lock_workspaces(conf_file) as folder:
-        plan_key_changes(folder, workspace, key_id, changes).apply(conf_file)
+        plan_key_changes(folder, workspace, key_id, changes).apply(SettingsFiles(conf_file))
 
 
 def plan_key_changes(folder: Path, workspace: str, key_id: str, changes: Changes) -> Plan:
@@ -147,7 +148,7 @@ def rotate_key(conf_file: Path, workspace: str, key_id: str, grace: timedelta) -
     secret = make_key()
     with lock_workspaces(conf_file) as folder:
         planned = plan_rotation(folder, workspace, key_id, grace, hash_key(secret))
-        planned.plan.apply(conf_file)
+        planned.plan.apply(SettingsFiles(conf_file))
     return Rotation(secret, planned.old_until, planned.dropped_until)
 
 

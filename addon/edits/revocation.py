@@ -12,7 +12,6 @@ from addon.edits.workspace_files import (
     EditError,
     Plan,
     find_file,
-    find_problem_of,
     lock_workspaces,
     unknown_key_error,
     write_unchanged,
@@ -50,18 +49,18 @@ class Revocation:
     last_good: LastGood
     in_last_good: _Edit | None
 
-    def apply(self, conf_file: Path) -> str | None:
+    def apply(self, files: SettingsFiles) -> str | None:
         """Turn the key off; return a warning if the file is broken. The caller has the lock.
 
         Raises ``SettingsError``, OSError, or ``EditError`` when the key may still work, or work again later.
         """
         reason = self.in_file.reason
         if self.plan is not None:
-            problem = self.plan.find_problem(conf_file)
+            error = self.plan.check(files).error
             write_unchanged(self.file, self.plan.after, self.plan.before)
-            if problem is None:
+            if error is None:
                 return None
-            reason = str(problem)
+            reason = str(error)
         return self._apply_to_last_good(reason)
 
     def _apply_to_last_good(self, reason: str) -> str:
@@ -89,14 +88,15 @@ def revoke_key(conf_file: Path, workspace: str, key_id: str) -> str | None:
 
     Raises as ``Revocation.apply``.
     """
+    files = SettingsFiles(conf_file)
     with lock_workspaces(conf_file) as folder:
-        return plan_revocation(conf_file, folder, workspace, key_id).apply(conf_file)
+        return plan_revocation(files, folder, workspace, key_id).apply(files)
 
 
-def plan_revocation(conf_file: Path, folder: Path, workspace: str, key_id: str) -> Revocation:
+def plan_revocation(files: SettingsFiles, folder: Path, workspace: str, key_id: str) -> Revocation:
     """Plan to turn off a key. Raises ``SettingsError``, OSError, or ``EditError`` when there is no such key."""
-    file, files = find_file(folder, workspace), SettingsFiles(conf_file)
-    is_broken = find_problem_of(file, files)
+    file, files = find_file(folder, workspace), files.fork()
+    is_broken = files.check_workspace(file).error
     content = Sources().read(file)
     in_file = _turn_off(content, file, key_id)
     last_good_text = files.last_good.text(file.stem) if is_broken else None

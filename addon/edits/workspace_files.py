@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from addon.runtime.atomic_files import FileChangedError, remove_abandoned, replace_unchanged
 from addon.runtime.folder_lock import locked
-from addon.settings.errors import Problem, describe_error, suggest_name
-from addon.settings.file_content import decode_text, parse_toml
+from addon.settings.builder import CheckedFile
+from addon.settings.errors import describe_error, suggest_name
+from addon.settings.file_content import decode_text, make_absolute, parse_toml
 from addon.settings.settings import SettingsFiles, load_conf
 from addon.settings.sources import Sources
 from addon.settings.validation import validate
@@ -64,17 +65,17 @@ class Plan:
         """The digest of the content before. It differs for a file that changed since an earlier plan."""
         return "" if self.before is None else hash_content(self.before)
 
-    def find_problem(self, conf_file: Path) -> Problem | None:
-        """Return the problem that the file would have. Raises ``SettingsError`` when nothing loads."""
-        return find_problem(conf_file, self.file, self.after)
+    def check(self, files: SettingsFiles) -> CheckedFile:
+        """Return the file as it would load. Raises ``SettingsError`` when nothing loads."""
+        return files.fork({self.file: self.after}).check_workspace(self.file)
 
-    def apply(self, conf_file: Path) -> None:
+    def apply(self, files: SettingsFiles) -> None:
         """Make the edit. The caller has the lock.
 
         Raises ``EditError``, or ``SettingsError`` where the new text does not load.
         """
-        if problem := self.find_problem(conf_file):
-            raise problem.error
+        if error := self.check(files).error:
+            raise error
         write_unchanged(self.file, self.after, self.before)
 
 
@@ -130,10 +131,10 @@ def lock_workspaces(conf_file: Path) -> Iterator[Path]:
 
 def find_file(folder: Path, workspace: str) -> Path:
     """Return the file of a workspace. Raises ``UnknownWorkspaceError``."""
-    files = {file.stem: file for file in Sources().list_toml(folder)}
-    if workspace not in files:
-        raise unknown_workspace_error(workspace, files)
-    return files[workspace]
+    names = Sources().list_toml_names(folder)
+    if f"{workspace}.toml" not in names:
+        raise unknown_workspace_error(workspace, (Path(name).stem for name in names))
+    return make_absolute(folder) / f"{workspace}.toml"
 
 
 def read_file(folder: Path, workspace: str) -> WorkspaceFile:
@@ -161,7 +162,7 @@ def plan_new_file(folder: Path, workspace: str, text: str, summary: str) -> Plan
 
 def check_new_workspace(folder: Path, workspace: str) -> None:
     """Raise ``EditError`` where ``workspace`` exists or can't be a name."""
-    if workspace in (file.stem for file in Sources().list_toml(folder)):
+    if f"{workspace}.toml" in Sources().list_toml_names(folder):
         raise ExistingWorkspaceError(f'workspace "{workspace}" already exists')
     check_name(workspace, "a workspace")
 
@@ -172,16 +173,6 @@ def check_name(name: str, noun: str) -> None:
         raise EditError(f"{noun} can't have a name that looks like a credential")
     if not NAME.fullmatch(name):
         raise EditError(f'"{name}" can\'t name {noun}: it must be {NAME_IS}')
-
-
-def find_problem(conf_file: Path, file: Path, text: str) -> Problem | None:
-    """Return the problem that ``file`` would have with this ``text``. Raises ``SettingsError`` when nothing loads."""
-    return find_problem_of(file, SettingsFiles(conf_file, overlay={file: text}))
-
-
-def find_problem_of(file: Path, files: SettingsFiles) -> Problem | None:
-    """Return the problem of one file."""
-    return next((problem for problem in files.load().problems if problem.file == file), None)
 
 
 def write_unchanged(file: Path, text: str, before: bytes | None) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from addon.edits.toml_lines import Changes, Value, describe_changes, format_value, set_values
 from addon.edits.workspace_files import EditError, Plan, lock_workspaces, plan_edit, plan_new_file, read_file
+from addon.settings.settings import SettingsFiles
 
 SETTABLE: Final = (
     *("name", "plan", "rpm_override", "monthly_spend_cap_usd", "overage_protection", "default_model"),
@@ -16,7 +17,7 @@ SETTABLE: Final = (
 def create_workspace(conf_file: Path, workspace: str, values: Changes) -> None:
     """Write the file of a new workspace. Raises ``EditError``, or ``SettingsError`` where the file would not load."""
     with lock_workspaces(conf_file) as folder:
-        plan_new_workspace(folder, workspace, values).apply(conf_file)
+        plan_new_workspace(folder, workspace, values).apply(SettingsFiles(conf_file))
 
 
 def plan_new_workspace(folder: Path, workspace: str, values: Changes) -> Plan:
@@ -34,7 +35,7 @@ def set_workspace(conf_file: Path, workspace: str, changes: Changes) -> None:
     """Change settings of a workspace; None removes one. Raises as ``create_workspace``."""
     _check(changes)
     with lock_workspaces(conf_file) as folder:
-        plan_workspace_changes(folder, workspace, changes).apply(conf_file)
+        plan_workspace_changes(folder, workspace, changes).apply(SettingsFiles(conf_file))
 
 
 def plan_workspace_changes(folder: Path, workspace: str, changes: Changes) -> Plan:

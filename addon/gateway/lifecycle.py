@@ -129,6 +129,7 @@ class Lifecycle:
                 file_fault=lambda: watcher.error,
                 settings_age_s=lambda: watcher.age_s,
                 find_files=watcher.find_changed_files,
+                files=watcher.files,
             ),
             [one.getsockname() for one in listening],
         )

@@ -103,6 +103,7 @@ class Supervisor:
             file_fault=lambda: self.watcher.error or self._snapshots.fault,
             settings_age_s=lambda: self.watcher.age_s,
             find_files=self.watcher.find_changed_files,
+            files=self.watcher.files,
         )
         return Console(sources, addresses)
 

@@ -5,13 +5,14 @@ Source: docs/configuration.md, "Edits".
 """
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from addon.settings.conf_schema import ProxyConf
-from addon.settings.errors import Problem, SettingsError
+from addon.settings.errors import Problem, SettingsError, join_errors
 from addon.settings.last_good import LastGood
 from addon.settings.shared_settings import SharedSettings, load_shared_settings
 from addon.settings.sources import FileCopy, Sources
@@ -39,6 +40,14 @@ class BuiltFrom(NamedTuple):
     secret_files: Mapping[Path, FileCopy]
     texts: Mapping[str, ServedText]
     digest: bytes
+
+
+class CheckedFile(NamedTuple):
+    """One workspace file as ``build`` would find it: its workspace, or its ``error`` with all others of the file."""
+
+    shared: SharedSettings
+    workspace: Workspace | None
+    error: SettingsError | None
 
 
 class SettingsBuilder:
@@ -100,6 +109,42 @@ class SettingsBuilder:
         problems += workspaces.choose_served()
         self._digest = sha256(shared.digest + workspaces.digests).digest()
         return BuiltSettings(shared, dict(workspaces.served), tuple(problems), self._digest)
+
+    def fork(self, sources: Sources) -> "SettingsBuilder":
+        """Return a builder over a fork of the sources, which has all that this one has parsed.
+
+        It is for one short use: nothing of it comes back into this builder.
+        """
+        fork = copy(self)
+        fork._sources = sources
+        fork._workspace_files = self._workspace_files and self._workspace_files.fork(sources)
+        return fork
+
+    def load_shared(self) -> None:
+        """Load the shared settings alone. Raises ``SettingsError``."""
+        self._load_shared(self._running)
+
+    def load_one(self, file: Path) -> CheckedFile:
+        """Load one workspace file, and no other. Raises ``SettingsError`` when the shared settings do not load."""
+        shared = self._load_shared(self._running)
+        if self._shared_error:
+            raise self._shared_error
+        return CheckedFile(shared, *self._workspaces.load_one(file, shared))
+
+    def check_one(self, file: Path) -> CheckedFile:
+        """Return one workspace file as ``build`` would find it, next to all others. Raises as ``load_one``.
+
+        Other files are parsed only if one of them may claim a key of this file.
+        """
+        checked = self.load_one(file)
+        files = self._sources.list_toml(checked.shared.conf.paths.workspaces)
+        if checked.error or not self._workspaces.may_be_contested(file, files):
+            return checked
+        self.build(self._running)
+        errors = [error for error in self._workspaces.errors if error.file == file]
+        if errors:
+            return CheckedFile(checked.shared, None, join_errors(errors))
+        return checked
 
     def built_from(self) -> BuiltFrom:
         """Return what the last settings were built from."""

@@ -6,6 +6,7 @@ docs/configuration.md, "Edits".
 
 from collections.abc import Collection
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,12 @@ class LastGood:
         with suppress(OSError):
             for file in folder.glob(f"[!.]*{_SUFFIX}"):
                 self._read(file.stem)
+
+    def fork(self) -> "LastGood":
+        """Return the same texts, for a use that does not change these."""
+        fork = copy(self)
+        fork._on_disk, fork._texts = dict(self._on_disk), dict(self._texts)
+        return fork
 
     def text(self, workspace: str) -> bytes | None:
         """Return the last text that loaded, None when there is none."""

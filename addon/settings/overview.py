@@ -9,6 +9,9 @@ from typing import Self
 from addon.runtime.listening import is_loopback
 from addon.settings.redis_url import has_bare_password
 from addon.settings.settings import Settings
+from addon.settings.shared_settings import SharedSettings
+from policies import settings_warnings
+from policies.model import Workspace
 from policies.settings_warnings import SettingsWarning, WarningKind, find_warnings
 
 
@@ -74,6 +77,17 @@ def find_file_warnings(settings: Settings) -> list[FileWarning]:
     if closed := find_closed_reason(settings):
         warnings.append(FileWarning("console_closed", settings.conf_file, "admin.console_password", closed))
     return warnings
+
+
+def find_new_warnings(
+    shared: SharedSettings, before: Workspace | None, after: Workspace, in_use: Settings
+) -> list[FileWarning]:
+    """Return the warnings that the change of one workspace brings, next to the others ``in_use``."""
+    others = [one for one in in_use.workspaces.values() if one.id != after.id]
+    found = settings_warnings.find_new_warnings(shared.models, others, before, after, datetime.now(UTC))
+    if in_use.problems:
+        found = [one for one in found if one.kind != "no_active_key"]
+    return [FileWarning(one.kind, _find_file(one, in_use), one.key, one.reason) for one in found]
 
 
 def find_closed_reason(settings: Settings) -> str | None:

@@ -8,17 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import Any, Self
 
 from pydantic import SecretStr
 
 from addon.settings.alert_target import AlertTarget
-from addon.settings.builder import BuiltFrom, BuiltSettings, SettingsBuilder
+from addon.settings.builder import BuiltFrom, BuiltSettings, CheckedFile, SettingsBuilder
 from addon.settings.conf_schema import Listen, ProxyConf
 from addon.settings.console_password import ConsolePassword
 from addon.settings.egress_proxy import EgressProxy
 from addon.settings.errors import Problem, SettingsError
+from addon.settings.file_content import make_absolute
 from addon.settings.last_good import LastGood
 from addon.settings.shared_settings import NEEDS_RESTART, load_conf
 from addon.settings.sources import Sources
@@ -122,15 +124,46 @@ class SettingsFiles:
         self.conf_file = conf_file
         self._sources = Sources(overlay)
         self._builder = SettingsBuilder(conf_file, os.environ if env is None else env, self._sources)
+        self._lock = Lock()
         self._running: ProxyConf | None = None
         self._latest: Settings | None = None
         self._is_stale = True
+
+    def fork(self, overlay: Mapping[Path, str] = _NO_OVERLAY) -> "SettingsFiles":
+        """Return the files as they are now, for one short use in any thread, such as the check of an edit.
+
+        It reads and parses only what changed since the last look, and changes nothing here. Raises ``SettingsError``
+        when no settings have ever loaded.
+        """
+        fork = SettingsFiles(self.conf_file)
+        with self._lock:
+            if self._latest is None:
+                self._builder.load_shared()
+            fork._running = self._running
+            fork._sources = self._sources.fork(overlay)
+            fork._builder = self._builder.fork(fork._sources)
+        return fork
+
+    def load_workspace(self, file: Path) -> CheckedFile:
+        """Load the file of one workspace by itself. Raises ``SettingsError`` when the others do not load."""
+        return self._builder.load_one(make_absolute(file))
+
+    def check_workspace(self, file: Path) -> CheckedFile:
+        """Return the file of one workspace as ``load`` would find it. Raises as ``load_workspace``.
+
+        ``load`` takes long where there are many workspaces.
+        """
+        return self._builder.check_one(make_absolute(file))
 
     def load(self) -> Settings:
         """Return the settings in the files now. Raises ``SettingsError`` when proxy.conf or the catalog does not load.
 
         A workspace file that does not load is one of the ``problems``; its workspace keeps its last good settings.
         """
+        with self._lock:
+            return self._load()
+
+    def _load(self) -> Settings:
         self._latest = make_settings(self._builder.build(self._running))
         self._is_stale = False
         return self._latest
@@ -141,17 +174,19 @@ class SettingsFiles:
         ``running`` is the conf of the process. Its ``NEEDS_RESTART`` sections stay in force. Raises ``SettingsError``
         when no settings have ever loaded.
         """
-        changed = [self._sources.look(now_s), running is not self._running]
-        if self._latest is not None:
-            changed.append(self._builder.look_at_last_good())
-        self._running = running
-        # The next look does not find the same change again. So remember it until the settings are built.
-        self._is_stale = self._is_stale or any(changed)
-        return self.load() if self._latest is None or self._is_stale else self._latest
+        with self._lock:
+            changed = [self._sources.look(now_s), running is not self._running]
+            if self._latest is not None:
+                changed.append(self._builder.look_at_last_good())
+            self._running = running
+            # The next look does not find the same change again. So remember it until the settings are built.
+            self._is_stale = self._is_stale or any(changed)
+            return self._load() if self._latest is None or self._is_stale else self._latest
 
     def keep(self) -> None:
         """Write some of the last good texts that are not on disk yet. Raises OSError."""
-        self._builder.last_good.keep()
+        with self._lock:
+            self._builder.last_good.keep()
 
     def built_from(self) -> BuiltFrom:
         """Return what the latest settings were built from. Do not call it while ``look`` runs."""

@@ -84,11 +84,22 @@ class Sources:
         self._not_made: set[Path] = set()
         self._looked_at_s: float | None = None
         self._texts: set[Path] = set()
+        self._known: Mapping[Path, FileContent] = {}
         self._last_version = 0
         self._versions_read: dict[Path, int] = {}
         self._digest = hashlib.sha256()
         for file, (content, mode) in (copies or {}).items():
             self._files[file] = _WatchedFile(FileContent(None, content, mode), None)
+
+    def fork(self, overlay: Mapping[Path, str] = _NO_OVERLAY) -> "Sources":
+        """Return sources that read the files as they are now, and read only what changed since the last look.
+
+        They are for one short use: nothing of it comes back into these sources.
+        """
+        fork = Sources(overlay)
+        fork._known = {path: watched.content for path, watched in self._files.items()}
+        fork._last_version = self._last_version
+        return fork
 
     # Reading.
 
@@ -120,8 +131,12 @@ class Sources:
 
     def is_current(self, versions: Mapping[Path, int]) -> bool:
         """Return whether all these files still have these versions."""
-        now = {path: self._files[path].content.version for path in versions if path in self._files}
-        return now == versions
+        for path, version in versions.items():
+            if path not in self._files and path in self._known:
+                self._find(path)
+            if path not in self._files or self._files[path].content.version != version:
+                return False
+        return True
 
     def list_toml(self, folder: Path) -> list[Path]:
         """Return the ``*.toml`` files of a folder by name, without hidden ones. Raises ``SettingsError``.
@@ -129,6 +144,16 @@ class Sources:
         A folder that is not made yet has none: ``serve`` makes it at its first start. A folder that disappears is an
         error.
         """
+        folder = make_absolute(folder)
+        names = self.list_toml_names(folder)
+        files = {folder / name for name in names} | set(self._find_watched(folder))
+        existing = {
+            file for file in files if file not in self._files or not self._files[file].content.is_missing
+        }
+        return sorted(existing | {file for file in self._overlay if file.parent == folder})
+
+    def list_toml_names(self, folder: Path) -> set[str]:
+        """Return the names of the ``*.toml`` files of a folder, as ``list_toml``."""
         folder = make_absolute(folder)
         if folder not in self._folders:
             self._folders[folder] = _list_toml_names(folder)
@@ -141,11 +166,7 @@ class Sources:
             names = set()
         else:
             raise SettingsError(folder, "", "no such folder")
-        files = {folder / name for name in names} | set(self._find_watched(folder))
-        existing = {
-            file for file in files if file not in self._files or not self._files[file].content.is_missing
-        }
-        return sorted(existing | {file for file in self._overlay if file.parent == folder})
+        return names
 
     def is_folder(self, path: Path) -> bool:
         """Return whether ``path`` is a folder, and watch it. In a copy, where no folder exists, return True."""
@@ -165,6 +186,11 @@ class Sources:
         self._texts.add(file)
         self._digest.update(b"%s\0%d\0%s" % (os.fsencode(file.name), len(content), content))
         return content
+
+    def peek(self, file: Path) -> bytes | None:
+        """Return the content of a file of ``list_toml``, None where it can't be read. Leave it out of the digest."""
+        content = self._overlay[file] if file in self._overlay else self._find(file).content
+        return content if isinstance(content, bytes) else None
 
     def read_secret(self, file: Path, *, owner_only: bool = False) -> bytes:
         """Return the content of a secret's file, which stays out of the digest. Raises ``OSError``.
@@ -200,13 +226,23 @@ class Sources:
         return copies
 
     def _find(self, file: Path) -> FileContent:
-        if file not in self._files:
+        if file not in self._files and (known := self._find_unchanged(file)):
+            self._files[file] = _WatchedFile(known, known.stamp)
+        elif file not in self._files:
             found = FileContent(None, _MISSING) if self.is_copy else read_content(file)
             # An editor may be writing the file right now, so the next looks read it once more.
             self._files[file] = _WatchedFile(self._add_version(found, NO_STAMP), found.stamp)
         content = self._files[file].content
         self._versions_read[file] = content.version
         return content
+
+    def _find_unchanged(self, file: Path) -> FileContent | None:
+        """Return the content of a file that the sources before this fork have read, None where it is another one."""
+        known = self._known.get(file)
+        if known is None or known.stamp == read_stamp(file):
+            return known
+        found = read_content(file)
+        return replace(known, stamp=NO_STAMP) if found.equals(known) else None
 
     # Looking for changes.
 

@@ -44,7 +44,7 @@ class Watcher:
         *,
         interval_s: float = 0.5,
     ) -> None:
-        self._files = files
+        self.files = files
         self._started_with = running
         self._latest = running
         self._apply = apply
@@ -75,7 +75,7 @@ class Watcher:
 
     def find_changed_files(self) -> Mapping[Path, datetime | None]:
         """Return the files that were read with the time of their last change, as ``SettingsFiles`` does."""
-        return self._files.find_changed_files()
+        return self.files.find_changed_files()
 
     def make_snapshot(self, settings: Settings) -> Snapshot:
         """Return the snapshot of ``settings``, the latest ones, for another process."""
@@ -117,10 +117,10 @@ class Watcher:
         return settings
 
     def _look_at_files(self, now_s: float, running: ProxyConf) -> Settings:
-        settings = self._files.look(now_s, running)
+        settings = self.files.look(now_s, running)
         if settings is not self._latest:
-            before, self._built_from = self._built_from, self._files.built_from()
-            changes = describe_changes(before, self._built_from, self._files.texts)
+            before, self._built_from = self._built_from, self.files.built_from()
+            changes = describe_changes(before, self._built_from, self.files.texts)
             self._changes = "; ".join(filter(None, (self._changes, changes)))
         return settings
 
@@ -153,7 +153,7 @@ class Watcher:
 
     def _keep(self) -> None:
         try:
-            self._files.keep()
+            self.files.keep()
             self._keep_prices(self._latest)
         except OSError as error:
             if self._is_last_good_kept:

@@ -4,11 +4,13 @@ A file that does not load only adds a problem. Its workspace is served on its la
 docs/configuration.md, "Edits".
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from addon.settings.errors import Problem, SettingsError, join_errors
 from addon.settings.last_good import LastGood
@@ -24,6 +26,8 @@ from addon.settings.workspace_builder import (
 from addon.settings.workspace_schema import KeyTable, WorkspaceTable
 from policies.key_claims import SettledClaims, settle_claims
 from policies.model import Workspace
+
+_HASH: Final = re.compile(rb"[0-9A-Fa-f]{64}")
 
 
 class ServedText(NamedTuple):
@@ -100,6 +104,41 @@ class WorkspaceFiles:
     def look_at_last_good(self) -> bool:
         """Return whether another process has changed the last good text of a workspace whose file is broken."""
         return self.last_good.look(self._broken)
+
+    # The check of one edited file.
+
+    def fork(self, sources: Sources) -> "WorkspaceFiles":
+        """Return the same workspaces over a fork of the sources. Nothing of its use comes back into this object."""
+        fork = copy(self)
+        fork._sources, fork.last_good = sources, self.last_good.fork()
+        fork._files, fork._parsed_last_good = dict(self._files), dict(self._parsed_last_good)
+        return fork
+
+    def load_one(self, file: Path, shared: SharedSettings) -> tuple[Workspace | None, SettingsError | None]:
+        """Load one file. Return its workspace, or its error: that of the file itself, whatever others claim."""
+        self.last_good.look([file.stem])
+        loaded = self._files[file.stem] = self._load(file, shared)
+        return loaded.workspace, loaded.error
+
+    def may_be_contested(self, file: Path, files: Iterable[Path]) -> bool:
+        """Return whether a text of another workspace may claim a key of ``file``, which has loaded. Parse few texts."""
+        parsed = self._files[file.stem].parsed
+        hashes = frozenset(parsed.hashes if parsed else ())
+        return bool(hashes) and any(
+            not hashes.isdisjoint(self._list_hashes(other)) for other in files if other.stem != file.stem
+        )
+
+    def _list_hashes(self, file: Path) -> Iterator[str]:
+        """Yield at least the hashes that the file of a workspace, or its last good text, claims."""
+        text, last_good = self._sources.peek(file), self.last_good.text(file.stem)
+        known = self._files.get(file.stem)
+        for one in {one for one in (text, last_good) if one is not None}:
+            if known and known.parsed and known.parsed.text == one:
+                yield from known.parsed.hashes
+            elif b"\\" in one:  # TOML can write any character as an escape.
+                yield from _parse(file, one).hashes
+            else:
+                yield from (found.decode().lower() for found in _HASH.findall(one))
 
     # Each workspace by itself.
 

@@ -77,6 +77,7 @@ class Port:
             lambda: None,
             lambda: 0.0,
             dict,
+            self.files,
         )
         database = self.settings.conf.paths.database
         database.parent.mkdir(exist_ok=True)

@@ -9,9 +9,9 @@ from typing import Final
 from addon.console.changes.form import AppliedChange, EditedFiles
 from addon.edits.diff import DiffLine, make_diff
 from addon.edits.workspace_files import EditError, Plan, hash_content
-from addon.settings.errors import Problem
-from addon.settings.overview import find_file_warnings
-from addon.settings.settings import Settings, SettingsFiles
+from addon.settings.builder import CheckedFile
+from addon.settings.overview import find_new_warnings
+from addon.settings.settings import SettingsFiles
 from addon.store.ledger.audit import Evidence, Outcome
 
 NOTHING_CHANGES: Final = "nothing would change"
@@ -48,10 +48,20 @@ class FileChange:
 
     def check(self, files: EditedFiles) -> Sequence[str]:
         self._require_change()
-        settings, problem = load_with(self.plan, files.conf_file)
-        if problem:
-            raise problem.error
-        return find_new_warnings(settings, files.conf_file)
+        checked = self.plan.check(files.loaded)
+        if checked.error:
+            raise checked.error
+        return self.find_warnings(checked, files)
+
+    def find_warnings(self, checked: CheckedFile, files: EditedFiles) -> Sequence[str]:
+        """Return the warnings of ``check`` that the change would bring."""
+        if checked.workspace is None:
+            return ()
+        before = files.settings.workspaces.get(checked.workspace.id)
+        if self.plan.before is not None:
+            before = files.loaded.fork().load_workspace(self.plan.file).workspace or before
+        found = find_new_warnings(checked.shared, before, checked.workspace, files.settings)
+        return [str(one) for one in found]
 
     def evidence(self) -> Evidence:
         return {
@@ -62,7 +72,7 @@ class FileChange:
 
     def apply(self, files: EditedFiles) -> AppliedChange:
         self._require_change()
-        self.plan.apply(files.conf_file)
+        self.plan.apply(files.loaded)
         return AppliedChange(self.done)
 
     def _require_change(self) -> None:
@@ -74,29 +84,17 @@ class FileChange:
 class RevocationChange(FileChange):
     """A change that is also made to a file that does not load. ``turn_off`` makes it and returns a warning."""
 
-    turn_off: Callable[[Path], str | None] = field(kw_only=True)
+    turn_off: Callable[[SettingsFiles], str | None] = field(kw_only=True)
 
     def check(self, files: EditedFiles) -> Sequence[str]:
         self._require_change()
-        settings, problem = load_with(self.plan, files.conf_file)
-        return [str(problem)] if problem else find_new_warnings(settings, files.conf_file)
+        checked = self.plan.check(files.loaded)
+        return [str(checked.error)] if checked.error else self.find_warnings(checked, files)
 
     def apply(self, files: EditedFiles) -> AppliedChange:
         self._require_change()
-        warning = self.turn_off(files.conf_file)
+        warning = self.turn_off(files.loaded)
         return AppliedChange([*self.done, *([warning] if warning else [])])
-
-
-def load_with(plan: Plan, conf_file: Path) -> tuple[Settings, Problem | None]:
-    """Return the settings that a plan would bring, and its file's problem. Raises ``SettingsError``."""
-    settings = SettingsFiles(conf_file, overlay={plan.file: plan.after}).load()
-    return settings, next((one for one in settings.problems if one.file == plan.file), None)
-
-
-def find_new_warnings(settings: Settings, conf_file: Path) -> Sequence[str]:
-    """Return the warnings of ``check`` that the settings in the files do not have."""
-    before = {str(one) for one in find_file_warnings(SettingsFiles(conf_file).load())}
-    return [text for one in find_file_warnings(settings) if (text := str(one)) not in before]
 
 
 def judge_file(evidence: Evidence) -> Outcome:

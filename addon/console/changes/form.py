@@ -11,17 +11,24 @@ from addon.edits.diff import NO_KEY_YET, DiffLine
 from addon.edits.toml_lines import Changes
 from addon.edits.workspace_files import CHANGED, EditError, Plan
 from addon.settings.api_keys import hash_key
-from addon.settings.settings import Settings
+from addon.settings.settings import Settings, SettingsFiles
 from addon.store.ledger.audit import Evidence
 
 
 @dataclass(frozen=True, slots=True)
 class EditedFiles:
-    """The files that a change edits, and the settings in use. ``folder`` has the files of workspaces."""
+    """The files that a change edits, and the settings in use. ``folder`` has the files of workspaces.
 
-    conf_file: Path
+    ``loaded`` are the files that the settings were loaded from.
+    """
+
+    loaded: SettingsFiles
     folder: Path
     settings: Settings
+
+    @property
+    def conf_file(self) -> Path:
+        return self.loaded.conf_file
 
 
 @dataclass(frozen=True, slots=True)

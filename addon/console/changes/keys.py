@@ -82,10 +82,9 @@ def _plan_rotate(asked: RequestedChange) -> Change:
 
 def _plan_revoke(asked: RequestedChange) -> RevocationChange:
     workspace, key_id = asked.names["workspace"], asked.names["key"]
-    conf_file = asked.files.conf_file
-    revocation = plan_revocation(conf_file, asked.files.folder, workspace, key_id)
+    revocation = plan_revocation(asked.files.loaded, asked.files.folder, workspace, key_id)
     if revocation.plan is None:
-        words = ("tollgate", "keys", "revoke", workspace, key_id, "--conf", str(conf_file))
+        words = ("tollgate", "keys", "revoke", workspace, key_id, "--conf", str(asked.files.conf_file))
         raise UneditableFileError(revocation.in_file.reason, shlex.join(words))
     return RevocationChange(revocation.plan, key_id, turn_off=revocation.apply)
 

@@ -25,6 +25,7 @@ from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store.ledger.audit import AuditLine, AuditLog, Evidence, Outcome
 from addon.store.protocol import StoreUnavailable
+from policies.model import Workspace
 
 log = logging.getLogger("tollgate.console")
 
@@ -67,10 +68,13 @@ class UnavailableError(RefusedError):
 
 
 class ChangeMaker:
-    """The changes of one console. ``settings`` returns the settings in use."""
+    """The changes of one console. ``settings`` returns the settings in use, which were loaded from ``files``."""
 
-    def __init__(self, settings: Callable[[], Settings], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, settings: Callable[[], Settings], files: SettingsFiles, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._settings = settings
+        self._files = files
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="changes")
         self._in_work = 0
         self.waiting: ExpiringValues[PendingChange] = ExpiringValues(clock)
@@ -163,7 +167,7 @@ class ChangeMaker:
         if settings.written.paths != settings.conf.paths:
             raise RefusedError("[paths] of proxy.conf has changed: restart the gateway first")
         return RequestedChange(
-            EditedFiles(settings.conf_file, settings.conf.paths.workspaces, settings), form, names
+            EditedFiles(self._files, settings.conf.paths.workspaces, settings), form, names
         )
 
     async def _run[T](self, work: Callable[[], T]) -> T:
@@ -244,11 +248,17 @@ def _make_result(change: Change, asked: RequestedChange, done: AppliedChange) ->
 def _expect(asked: RequestedChange) -> Callable[[Settings], bool] | None:
     """Return whether settings have the workspace as its file has it now. None where the files do not load."""
     try:
-        settings = SettingsFiles(asked.files.conf_file).load()
+        expected = _find_served(asked.files, asked.workspace)
     except (SettingsError, OSError):
         return None
-    expected = settings.workspaces.get(asked.workspace)
     return lambda now: now.workspaces.get(asked.workspace) == expected
+
+
+def _find_served(edited: EditedFiles, workspace: str) -> Workspace | None:
+    """Return a workspace as the files have it now. Raises ``SettingsError``."""
+    files = edited.loaded.fork()
+    checked = files.check_workspace(edited.folder / f"{workspace}.toml")
+    return checked.workspace or files.load().workspaces.get(workspace)
 
 
 def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:

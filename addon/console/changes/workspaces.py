@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from addon.console.changes.field import DIGEST, Field, FieldErrors, make_fields, show_value
-from addon.console.changes.file_change import FileChange, find_new_warnings
+from addon.console.changes.file_change import FileChange
 from addon.console.changes.form import Change, EditedFiles, Form, RequestedChange
 from addon.edits.file_text import MAX_TEXT_CHARS, find_lines, plan_text, read_editable
 from addon.edits.hidden_values import HiddenValueError, mask_values
@@ -20,7 +20,7 @@ from addon.edits.workspace_files import (
 )
 from addon.edits.workspaces import SETTABLE, plan_new_workspace, plan_workspace_changes
 from addon.settings.errors import SettingsError
-from addon.settings.settings import Settings, SettingsFiles
+from addon.settings.settings import Settings
 
 _NO_KEY: Final = "The workspace has no key yet. Create one next."
 _DAMAGED: Final = (
@@ -81,12 +81,12 @@ class TextChange(FileChange):
 
     def check(self, files: EditedFiles) -> Sequence[str]:
         self._require_change()
-        edited = SettingsFiles(files.conf_file, overlay={self.plan.file: self.plan.after})
-        settings = edited.load()
-        if errors := [one for one in edited.errors if one.file == self.plan.file]:
+        checked = self.plan.check(files.loaded)
+        if checked.error:
+            errors = checked.error.all
             lines = find_lines(self.plan.after, [one.key for one in errors])
             raise FieldErrors({"text": "\n".join(map(_describe, errors, lines))})
-        return find_new_warnings(settings, files.conf_file)
+        return self.find_warnings(checked, files)
 
 
 def _describe(error: SettingsError, line: int | None) -> str:

@@ -10,6 +10,7 @@ from rig.settings_files import ACME
 from addon.edits.file_text import plan_text, read_editable, restore_line_ends
 from addon.edits.hidden_values import HiddenValueError, hide_values, mask_values
 from addon.edits.workspace_files import EditError
+from addon.settings.settings import SettingsFiles
 
 HASH, OTHER = "ab" * 32, "cd" * 32
 TOKEN = "gAAAAABlT0k-en_" + "x" * 60 + "=="
@@ -194,7 +195,7 @@ def test_a_broken_file_is_mended(folder: Path, content: bytes) -> None:
     shown = read_editable(workspaces, "acme")
     plan = plan_text(workspaces, "acme", shown.digest, "name = 'y'\n")
     assert (plan.before, plan.after) == (content, "name = 'y'\n")
-    assert plan.find_problem(folder / "proxy.conf") is None
+    assert plan.check(SettingsFiles(folder / "proxy.conf")).error is None
     assert shown.is_damaged == (b"\xff" in content)
 
 

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from rig.settings_files import ACME, BETA, HASH_A, contents, edit, replace
 
-from addon.edits import workspace_files
 from addon.edits.keys import create_key, rotate_key, set_key
 from addon.edits.revocation import revoke_key
 from addon.edits.workspace_files import EditError, UnknownWorkspaceError
 from addon.settings.api_keys import hash_key
 from addon.settings.errors import SettingsError
-from addon.settings.settings import load_settings
+from addon.settings.settings import SettingsFiles, load_settings
 from policies.model import Key
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -218,14 +217,14 @@ def test_an_edit_does_not_overwrite_a_change_of_another_program(
     conf: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[[Path], Any]
 ) -> None:
     """The other program, such as a text editor, does not take the lock. It writes while the edit is tried."""
-    load, before = workspace_files.SettingsFiles.load, (folder / ACME).read_text()
+    check, before = SettingsFiles.check_workspace, (folder / ACME).read_text()
 
-    def load_while_another_writes(files: Any) -> Any:
+    def check_while_another_writes(files: SettingsFiles, checked: Path) -> Any:
         with (folder / ACME).open("a") as file:
             file.write("# another line\n")
-        return load(files)
+        return check(files, checked)
 
-    monkeypatch.setattr(workspace_files.SettingsFiles, "load", load_while_another_writes)
+    monkeypatch.setattr(SettingsFiles, "check_workspace", check_while_another_writes)
     with pytest.raises(
         EditError, match="was changed by another program at the same time; nothing was written"
     ):

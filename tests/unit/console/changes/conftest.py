@@ -25,7 +25,7 @@ def conf(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def maker(conf: Path) -> Iterator[ChangeMaker]:
-    made = ChangeMaker(lambda: SettingsFiles(conf, ENV).load())
+    made = ChangeMaker(lambda: SettingsFiles(conf, ENV).load(), SettingsFiles(conf))
     yield made
     made.close()
 

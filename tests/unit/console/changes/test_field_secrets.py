@@ -42,7 +42,7 @@ NAMES = {"workspace": "acme", "key": "ci", "rule": "1", "heuristic": "1", "provi
 def maker(conf: Path, acme: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangeMaker]:
     monkeypatch.setenv("TOLLGATE_SECRET_KEY", MASTER_KEY)
     edit(acme, "", f'{RULE}\n[byok.OPENAI]\nsecret = "env:OWN"\n')
-    made = ChangeMaker(lambda: SettingsFiles(conf, ENV).load())
+    made = ChangeMaker(lambda: SettingsFiles(conf, ENV).load(), SettingsFiles(conf))
     yield made
     made.close()
 

@@ -227,7 +227,7 @@ CI = {"workspace": "acme", "key": "ci"}
 ENV = {"CONSOLE": "a long pass phrase"}
 
 async def change_until_killed(conf, ready):
-    maker = ChangeMaker(lambda: SettingsFiles(conf, ENV).load())
+    maker = ChangeMaker(lambda: SettingsFiles(conf, ENV).load(), SettingsFiles(conf))
     while True:
         current = await maker.read_current(keys.SET, CI)
         number = int(current["request_cap"] or 0) + 1
@@ -247,7 +247,7 @@ for _ in range(rounds):
     os.waitpid(child, 0)
 
 async def settle():
-    maker = ChangeMaker(lambda: SettingsFiles(conf, ENV).load())
+    maker = ChangeMaker(lambda: SettingsFiles(conf, ENV).load(), SettingsFiles(conf))
     maker.end_abandoned_intents()
     await maker.read_current(keys.SET, CI)
 asyncio.run(settle())
