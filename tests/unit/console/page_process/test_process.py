@@ -89,6 +89,7 @@ class Gateway:
                 file_fault=lambda: None,
                 settings_age_s=lambda: 0.0,
                 find_files=dict,
+                files=self.files,
             )
         )
         try:
