@@ -288,7 +288,7 @@ def _budget(
     requests: int,
     last_credit: tuple[str, int] | None,
 ) -> Budget | None:
-    """Return a limit with its use. A wallet that never had a credit is none."""
+    """Return a limit with its use. None for a wallet that never had a credit."""
     if limit.kind != "wallet":
         used = requests if limit.kind == "request_cap" else spent_nanousd
         return Budget(workspace.id, key_id, limit.kind, limit.counter.period, used, limit.maximum)

@@ -142,7 +142,7 @@ class Sender:
         return min(pause_s, _IDLE_S)  # New settings may name another receiver.
 
     async def send(self) -> float:
-        """Send what is due, if this is the process that does so. Return the seconds until there may be more."""
+        """Send what is due, if this process is the leader. Return the seconds until there may be more."""
         if self._ledger.is_leader and (webhook := await self._find_webhook()):
             return await self._send_due(webhook)
         return _IDLE_S

@@ -119,7 +119,7 @@ def _format_short(amount_nanousd: int) -> str:
 
 
 def _place_labels(table: Table) -> Table:
-    """Return a table for people: labels follow the ids of their keys, and there is no column of them where all miss."""
+    """Return a table for people. Labels follow the ids of their keys. Without any label, there is no such column."""
     if "label" not in table.columns:
         return table
     columns = [name for name in table.columns if name != "label"]

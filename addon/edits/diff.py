@@ -103,7 +103,7 @@ def _mask(line: str) -> str:
 
 
 def _hide(found: re.Match[str]) -> str:
-    """Hide the value, and what follows it in the line. The place of a secret is shown: it is none."""
+    """Hide the value, and what follows it in the line. Show where a secret is (``env:NAME``): that is not secret."""
     name, value = found[2], found[3]
     reference = _REFERENCE.match(value) if name == "secret" else None
     return f"{found[1]}{reference[0]}" if reference else f"{found[1]}{MASK}"

@@ -179,7 +179,7 @@ def _find_values(line: str) -> Iterator[tuple[str, int]]:
 
 
 def _find_in_value(value: str, start: int, marker: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """Return the part to hide of the value of a key for secrets. The place of a secret is none."""
+    """Return the part to hide of the value of a key for secrets. ``env:NAME`` only says where one is: hide nothing."""
     scheme = next((one for one in ("sha256:", "sealed:") if value.startswith(one)), "")
     rest = value.removeprefix(scheme)
     if not rest or _SHOWN_PLACE.fullmatch(value) or (marker and marker.fullmatch(rest)):

@@ -113,7 +113,7 @@ def _join(text: str, lines: Sequence[str]) -> str:
 
 
 def _remove(text: str, lines: list[str], block: _Block) -> str:
-    """Return the text without a block. Of blank lines on both sides, one goes, too."""
+    """Return the text without a block. Between two blank lines, remove one of them as well."""
     above = lines[block.start - 1] if block.start else ""
     below = lines[block.end] if block.end < len(lines) else ""
     del lines[block.start : block.end]

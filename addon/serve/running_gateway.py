@@ -69,7 +69,7 @@ class Running:
         self.notify_address = ""
 
     def request_ports(self, wanted: Mapping[str, Address]) -> Ports:
-        """Return its ports. Raise also when an address differs from the ``wanted`` one."""
+        """Return the ports of the running process. Raise also when an address differs from the ``wanted`` one."""
         try:
             self._connection.send(encode("sockets?"))
             message, descriptors, _, _ = socket.recv_fds(self._connection, MAX_BYTES, MAX_DESCRIPTORS)
@@ -88,7 +88,7 @@ class Running:
         return ports
 
     async def stop_accepting(self) -> None:
-        """Say that everything here has started, and wait until it accepts no more connections.
+        """Say that everything here has started, and wait until the running process accepts no more connections.
 
         Return as well when it has died: then its sockets live on here.
         """

@@ -178,7 +178,7 @@ async def give_signs(status: WorkerStatus) -> None:
 
 
 def main(number: int, descriptors: Sequence[int]) -> int:
-    """Be a worker until its end. Return the exit status."""
+    """Run this worker to its end. Return the exit status."""
     configure_logging(worker=number)
     return 0 if asyncio.run(work(number, descriptors)) else 1
 
