@@ -15,16 +15,20 @@ set -eu
 say() { printf 'tollgate: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
-# Find the folder of this file through symbolic links. Not every system has `readlink -f`.
-self=$0
-while [ -L "$self" ]; do
-    link=$(readlink "$self")
-    case $link in
-        /*) self=$link ;;
-        *) self=$(dirname "$self")/$link ;;
-    esac
-done
-root=$(CDPATH='' cd -- "$(dirname -- "$self")" && pwd -P)
+# Print the file that a chain of symbolic links names. Not every system has `readlink -f`.
+follow_links() {
+    path=$1
+    while [ -L "$path" ]; do
+        link=$(readlink "$path")
+        case $link in
+            /*) path=$link ;;
+            *) path=$(dirname -- "$path")/$link ;;
+        esac
+    done
+    printf '%s\n' "$path"
+}
+
+root=$(CDPATH='' cd -- "$(dirname -- "$(follow_links "$0")")" && pwd -P)
 venv=$root/.venv
 
 uv_works() { command -v uv >/dev/null 2>&1 && uv --version >/dev/null 2>&1; }
@@ -173,7 +177,7 @@ require_write_access() {
     command="$root/run.sh --version"
     if [ "$1" = requirements-test ]; then command="$root/run.sh test"; fi
     if [ -f "$venv/$1.stamp" ] && ! "$venv/bin/python" -I -c '' 2>/dev/null; then
-        die "$(id -un) can't start $venv/bin/python, which needs $(readlink "$venv/bin/python")." \
+        die "$(id -un) can't start $venv/bin/python, which needs $(follow_links "$venv/bin/python")." \
             "Let $owner remove $venv and run: TOLLGATE_PYTHON=/usr/bin/python3 $command (a Python that all users can read)"
     fi
     die "$venv is not made yet, or not for this $1.lock, and $(id -un) can't write $root." \
@@ -196,7 +200,8 @@ ensure_environment() {
 tollgate() {
     ensure_environment requirements
     # PYTHONSAFEPATH: never import a folder `addon` of the current folder.
-    PYTHONPATH=$root PYTHONSAFEPATH=1 exec "$venv/bin/python" -m "$@"
+    # PYTHONUTF8: files and output are UTF-8, also in a locale that lacks some of the characters.
+    PYTHONPATH=$root PYTHONSAFEPATH=1 PYTHONUTF8=1 exec "$venv/bin/python" -m "$@"
 }
 
 run_tests() {

@@ -1,8 +1,11 @@
 """The ``tollgate`` command line. Each command is defined in its own module of ``addon/commands``."""
 
+import errno
+import os
+import sys
 from importlib import import_module
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -43,12 +46,22 @@ COMMANDS: Final = MappingProxyType(
 )
 """The commands. Only the module of the command that runs is imported, so help and completion are quick."""
 
+_OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+
 
 class _Commands(click.Group):
     """The commands. Credentials in their errors are masked: an operator may type one in a wrong place.
 
     Control characters are escaped: errors quote texts of files.
     """
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            # Such as a full disk below the standard output, or a current folder that was deleted.
+            click.echo(f"Error: {_describe_os_error(error)}", err=True)
+            sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS)
@@ -61,6 +74,15 @@ class _Commands(click.Group):
             module = import_module(f"addon.commands.{place.module}")
         command: click.Command = getattr(module, place.function)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            # The group itself knows no names, because it imports commands only when they run.
+            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -82,6 +104,18 @@ class _Commands(click.Group):
             if isinstance(error, click.UsageError):
                 raise click.UsageError(shown, error.ctx) from None
             raise click.ClickException(shown) from None
+
+
+def _describe_os_error(error: OSError) -> str:
+    # Not needed for help and completion, which are quick.
+    from addon.settings.errors import describe_error
+
+    if error.filename is None and error.errno in _OUTPUT_ERRORS:
+        # The rest of the output can't be written either, so it must not fail again at the exit.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        return f"standard output: {describe_error(error)}"
+    return describe_error(error)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -42,7 +42,10 @@ def copy_table(text: str, slug: str) -> str:
 
 def add_table(text: str, table: str) -> str:
     """Return the text of models.toml with one more table at its end. Raises ``ValueError``."""
-    expected = load_toml(text) | load_toml(table)
+    present, added = load_toml(text), load_toml(table)
+    if repeated := present.keys() & added.keys():
+        raise ValueError(f'has a table "{repeated.pop()}" already')
+    expected = present | added
     before = f"{text.rstrip()}\n\n" if text.strip() else ""
     return _check_meaning(f"{before}{table.rstrip()}\n", expected)
 

@@ -49,7 +49,7 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
     with report_errors():
         settings = load_served_settings(conf_file)
         workspace, key = _find_caller(settings, workspace_id, key_id)
-        content = _read_body(file)
+        content = _read_body(file, settings.conf.limits.max_request_bytes + 1)
         with (
             open_ledger(settings.conf.paths.database) as ledger,
             open_counted(settings.conf, ledger) as counted,
@@ -70,8 +70,14 @@ def _find_caller(settings: Settings, workspace_id: str, key_id: str | None) -> t
         raise click.ClickException(str(error)) from None
 
 
-def _read_body(file: str) -> bytes:
-    return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+def _read_body(file: str, max_bytes: int) -> bytes:
+    """Return the body, without what is beyond ``max_bytes``: a body of that length is refused."""
+    if file != STDIN:
+        with open(file, "rb") as opened:
+            return opened.read(max_bytes)
+    if sys.stdin is None:
+        raise click.ClickException("standard input is closed")
+    return sys.stdin.buffer.read(max_bytes)
 
 
 def _find_hints(explanation: Explanation, settings: Settings, workspace: Workspace) -> list[str]:

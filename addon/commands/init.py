@@ -95,9 +95,9 @@ def _make(folder: Path, texts: dict[str, str]) -> None:
             made.append(folder / name)
         for name, text in texts.items():
             # Created by this command, so a file that appeared meanwhile is never overwritten.
-            with open(os.open(folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as stream:
+            with open(os.open(folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as stream:
                 made.append(folder / name)
-                stream.write(text)
+                stream.write(text.encode())
     except BaseException:
         for path in reversed(made):
             with suppress(OSError):

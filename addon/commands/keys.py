@@ -4,6 +4,7 @@ An edit changes only the lines of the key, and keeps comments and layout. It is 
 Source: docs/commands.md.
 """
 
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +22,9 @@ from addon.edits.revocation import revoke_key
 from addon.edits.toml_lines import Value, describe_changes, format_value
 from addon.edits.typed_settings import parse_length
 from addon.edits.workspace_files import ExistingWorkspaceError, UnknownWorkspaceError
+from addon.settings.settings import SettingsFiles
 from addon.text.table import Table
+from policies.key_models import find_idle_patterns
 from policies.model import Key, Workspace
 from policies.money import format_nanousd
 
@@ -58,6 +61,7 @@ def create(
     workspace: str, key_id: str | None, new: bool, like: str | None, changes: Changes, conf_file: Path
 ) -> None:
     """Create a key of WORKSPACE and print it. Only its hash is stored, so it is printed only this once."""
+    _require_output()
     with report_errors():
         try:
             made = create_key(conf_file, workspace, key_id, changes, like=like, is_new_workspace=new)
@@ -65,10 +69,11 @@ def create(
             raise click.ClickException(f"{error} (--new creates one)") from None
         except ExistingWorkspaceError as error:
             raise click.ClickException(f"{error}; leave out --new") from None
-    click.echo(made.secret)
+    _echo_secret(made.secret, f"the key is made, but lost: tollgate keys revoke {workspace} {made.id}")
     click.echo(f"key {made.id} of workspace {workspace}; it is not stored and not shown again", err=True)
     if new:
         click.echo(f"its wallet pays for its calls: tollgate wallet credit {workspace} USD", err=True)
+    _warn_of_idle_patterns(conf_file, workspace, made.id, changes)
 
 
 @keys.command("set")
@@ -83,6 +88,7 @@ def set_command(workspace: str, key_id: str, changes: Changes, conf_file: Path) 
     with report_errors():
         set_key(conf_file, workspace, key_id, changes)
     click.echo(f"key {key_id} of workspace {workspace}: {describe_changes(changes)}")
+    _warn_of_idle_patterns(conf_file, workspace, key_id, changes)
 
 
 @keys.command()
@@ -99,9 +105,12 @@ def set_command(workspace: str, key_id: str, changes: Changes, conf_file: Path) 
 @conf_option
 def rotate(workspace: str, key_id: str, grace: timedelta, conf_file: Path) -> None:
     """Give the key ID of WORKSPACE a new secret and print it. Its caps, counters and name go on."""
+    _require_output()
     with report_errors():
         rotation = rotate_key(conf_file, workspace, key_id, grace)
-    click.echo(rotation.secret)
+    _echo_secret(
+        rotation.secret, f"the new secret is lost; rotate again: tollgate keys rotate {workspace} {key_id}"
+    )
     click.echo(f"key {key_id} of workspace {workspace} has a new secret; it is not shown again", err=True)
     if rotation.old_until is None:
         click.echo(
@@ -147,6 +156,31 @@ def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
         if warning := revoke_key(conf_file, workspace, key_id):
             click.echo(warning, err=True)
     click.echo(f"key {key_id} of workspace {workspace} is revoked")
+
+
+def _require_output() -> None:
+    if sys.stdout is None:
+        raise click.ClickException("standard output is closed, so the key could not be shown")
+
+
+def _echo_secret(secret: str, what_to_do: str) -> None:
+    """Print a secret that is stored nowhere. Raise ``ClickException`` when it can't be printed."""
+    try:
+        click.echo(secret)
+    except OSError as error:
+        raise click.ClickException(f"standard output: {error.strerror}; {what_to_do}") from None
+
+
+def _warn_of_idle_patterns(conf_file: Path, workspace: str, key_id: str, changes: Changes) -> None:
+    """Name new patterns that allow no model. They are no error: the catalog may get the model later."""
+    if not changes.get("models"):
+        return
+    with report_errors():
+        settings = SettingsFiles(conf_file).load()
+    owner = settings.workspaces[workspace]
+    key = next(one for one in owner.keys if one.id == key_id)
+    for pattern in find_idle_patterns(key, owner, settings.models):
+        click.echo(f"warning: {pattern} matches no model of the catalog", err=True)
 
 
 def _make_row(owner: Workspace, key: Key) -> list[Any]:

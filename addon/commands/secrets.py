@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from getpass import getpass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -24,6 +24,8 @@ from addon.settings.sealed_secrets import SCHEME, MasterKeys, make_master_key
 from addon.settings.secrets import load_master_keys
 from addon.settings.sources import Sources
 from addon.text.toml import load_toml
+
+_MAX_SECRET_BYTES: Final = 1 << 20
 
 
 @click.group()
@@ -156,9 +158,14 @@ def _load_master_keys() -> MasterKeys:
 
 
 def _read_secret() -> str:
+    if sys.stdin is None:
+        raise click.ClickException("standard input is closed")
     if sys.stdin.isatty():
         return getpass("secret (not shown): ").strip()
     try:
-        return sys.stdin.buffer.read().decode().strip()
+        content = sys.stdin.buffer.read(_MAX_SECRET_BYTES + 1)
+        if len(content) > _MAX_SECRET_BYTES:
+            raise click.ClickException(f"standard input has more than {_MAX_SECRET_BYTES} bytes")
+        return content.decode().strip()
     except UnicodeDecodeError:
         raise click.ClickException("standard input is not UTF-8") from None

@@ -53,6 +53,8 @@ def parse_by_option(context: click.Context, option: click.Parameter, text: str |
         return text
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
+        if part in (LIMITS, REFUSALS):
+            raise click.BadParameter(f'"{part}" takes no second name', context, option)
         if part not in GROUPS:
             known = [*GROUPS, LIMITS, REFUSALS] if len(parts) == 1 else GROUPS
             raise click.BadParameter(f'unknown "{part}"{suggest_name(part, known)}', context, option)
@@ -68,7 +70,9 @@ def parse_status_option(context: click.Context, option: click.Parameter, text: s
 
 
 def check_filters(by: str | None, wanted: Filter) -> None:
-    """Refuse filters that do not apply to what is asked for."""
+    """Refuse filters that do not apply to what is asked for, or that no call can pass."""
+    if wanted.since and wanted.until and wanted.since > wanted.until:
+        raise click.UsageError("--since is after --until, so no call can match")
     if by == LIMITS and (wanted.selects_sent_calls or wanted.since or wanted.until):
         raise click.UsageError(
             "limits are those of the current periods:"

@@ -1,6 +1,7 @@
 """The error of a port that can't be listened on: which setting names it, and which process has it."""
 
 import errno
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,8 +19,8 @@ def name_setting(section: str, option: str, port: int) -> Iterator[None]:
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
         owner = find_listener(port) if taken else None
-        key = "host" if error.errno == errno.EADDRNOTAVAIL else "port"
-        hint = f"change {section} {key}" + (f", or use serve {option}" if key == "port" else "")
+        is_host = error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
+        hint = f"change {section} host" if is_host else f"change {section} port, or use serve {option}"
         reason = f"{error.strerror} by {owner}" if owner else error.strerror
         raise OSError(error.errno, f"{reason}: {hint}") from error
 

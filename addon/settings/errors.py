@@ -128,9 +128,19 @@ def _escape(text: str) -> str:
 
 def describe_error(error: Exception) -> str:
     """Return one line that says what is wrong, with the file where there is one."""
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _has_current_folder():
+        return "the current folder does not exist any more"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
+
+
+def _has_current_folder() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 class Entry(NamedTuple):

@@ -21,7 +21,7 @@ import os, sys
 print(os.getpid(), *sys.argv[1:], flush=True)
 if sys.argv[1:2] == ["wait"]:
     sys.stdin.read()
-sys.exit(7)
+sys.exit(8 if sys.argv[1:2] == ["utf-8?"] and not sys.flags.utf8_mode else 7)
 """
 
 
@@ -157,6 +157,24 @@ def test_a_user_who_can_not_make_the_environment_learns_who_can(tmp_path: Path):
     assert f".venv is not made yet, or not for this requirements.lock, and {owner} can't write" in ran.stderr
     assert f"Let {owner} run once: {script} --version" in ran.stderr
     assert not (script.parent / ".venv.lock").exists()
+
+
+def test_the_program_writes_utf_8_in_every_locale(script: Path):
+    assert run(script, "utf-8?", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")[0] == 7
+
+
+def test_a_user_who_can_not_start_the_python_learns_where_it_is(tmp_path: Path):
+    script = make_project(tmp_path / "project")
+    python = script.parent / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to("python3")
+    python.with_name("python3").symlink_to(missing := tmp_path / "private" / "python3.13")
+    (script.parent / ".venv" / "requirements.stamp").write_text("made\n")
+    with without_write_access(script.parent):
+        ran = read_only(str(script), TOLLGATE_PYTHON="")
+    assert (ran.returncode, f"can't start {python}, which needs {missing}." in ran.stderr) == (1, True), (
+        ran.stderr
+    )
 
 
 def test_a_signal_reaches_the_program(script: Path):

@@ -82,3 +82,42 @@ def test_a_command_is_imported_without_garbage_collection() -> None:
     )
     shown = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
     assert shown == "[] True\n"
+
+
+def test_a_wrong_name_of_a_command_suggests_the_right_one() -> None:
+    shown = CliRunner().invoke(main, ["key"])
+    assert (shown.exit_code, shown.stderr.splitlines()[-1]) == (
+        2,
+        "Error: No such command 'key'. Did you mean 'keys'?",
+    )
+
+
+def test_an_output_on_a_full_disk_is_one_line() -> None:
+    for words in (["--version"], ["completion", "bash"], ["check", "--conf", "nope"]):
+        with open("/dev/full", "wb") as full:
+            ended = subprocess.run(
+                [sys.executable, "-m", "addon.cli", *words],
+                cwd=ROOT,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert (ended.returncode, ended.stderr) == (1, "Error: standard output: No space left on device\n")
+
+
+def test_a_deleted_current_folder_is_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    script = 'mkdir -p "$0"; cd "$0"; rmdir "$0"; exec "$@"'
+    for words in ("-m addon.cli check", "-m addon.cli keys list", "-m addon.cli serve"):
+        ended = subprocess.run(
+            ["/bin/sh", "-c", script, str(folder), sys.executable, *words.split()],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 1
+        assert ended.stderr.endswith(": the current folder does not exist any more\n"), ended.stderr
+        assert "Traceback" not in ended.stderr

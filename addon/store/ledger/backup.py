@@ -52,6 +52,8 @@ def back_up(ledger: Path, target: Path, *, overwrite: bool) -> CopyCheck:
         raise BackupRefused(f"there is no ledger yet in {ledger}")
     if target.resolve() == ledger.resolve():
         raise BackupRefused(f"{target} is the ledger itself")
+    if not target.parent.is_dir():
+        raise BackupRefused(f"{target.parent}: no such folder")
     if target.exists() and not overwrite:
         raise BackupRefused(f"{target} exists; --force replaces it")
     with private_file(target) as partial:

@@ -86,6 +86,11 @@ def test_a_table_is_added_at_the_end() -> None:
     assert add_table("# only a comment", table) == f"# only a comment\n\n{table}"
 
 
+def test_a_table_that_is_there_is_not_added_again() -> None:
+    with pytest.raises(ValueError, match=r'^has a table "plain" already$'):
+        add_table(TEXT, '["plain"]\ninput_price_per_m = "3"\n')
+
+
 def test_a_table_after_an_unfinished_one_is_not_added_into_it() -> None:
     with pytest.raises(ValueError, match="twice"):
         add_table(TEXT, '[plain]\ninput_price_per_m = "3"\n[plain2]\n[plain]\n')

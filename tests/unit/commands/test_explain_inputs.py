@@ -36,6 +36,11 @@ def test_an_invalid_body_is_a_refusal_and_not_an_error(folder: Path, body: bytes
     assert found["attempts"] == []
 
 
+def test_no_more_of_an_endless_body_is_read_than_a_call_may_have(folder: Path) -> None:
+    result = run(folder, "--workspace", "plain", "--json", "/dev/zero")
+    assert json.loads(result.stdout)["refusal"]["step"] == "size"
+
+
 def test_the_first_active_key_is_the_default(folder: Path) -> None:
     file = folder / "policies" / "workspaces" / "plain.toml"
     for name in ("plain", "retired"):

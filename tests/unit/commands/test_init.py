@@ -123,6 +123,13 @@ def test_the_next_commands_work_when_they_are_pasted(made: Path) -> None:
     assert os.access(ROOT / "run.sh", os.X_OK)
 
 
+def test_the_files_are_utf_8_in_every_locale(tmp_path: Path) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "addon.cli", "init", str(tmp_path / "made")]
+    subprocess.run(command, cwd=ROOT, env=os.environ | plain, check=True, capture_output=True)
+    assert "×" in (tmp_path / "made" / "proxy.conf").read_text(encoding="utf-8")
+
+
 def test_an_empty_folder_keeps_its_mode_and_a_git_folder_may_be_there(tmp_path: Path) -> None:
     folder = tmp_path / "cloned"
     (folder / ".git").mkdir(parents=True)

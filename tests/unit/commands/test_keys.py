@@ -3,11 +3,16 @@
 import csv
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rig.configuration import ROOT
 from rig.settings_files import ACME, contents, edit, replace
 
 from addon.calls.authentication import authenticate
@@ -214,3 +219,49 @@ def test_keys_in_an_inline_array_must_be_edited_by_hand(folder: Path) -> None:
         assert result.exit_code == 1
         assert "can't be edited line by line; write its keys as [[keys]] tables" in result.stderr
         assert (folder / ACME).read_text() == inline
+
+
+def test_a_key_that_can_not_be_shown_says_what_to_do(folder: Path) -> None:
+    conf = ["--conf", str(folder / "proxy.conf")]
+    for words, what_to_do in (
+        (["create", "acme", "--id", "lost"], "revoke acme lost"),
+        (["rotate", "acme", "lost"], "rotate acme lost"),
+    ):
+        with open("/dev/full", "wb") as full:
+            ended = _run_program(["keys", *words, *conf], stdout=full)
+        assert ended.returncode == 1
+        assert ended.stderr.startswith("Error: standard output: No space left on device; ")
+        assert ended.stderr.endswith(f"tollgate keys {what_to_do}\n")
+
+
+def test_no_key_is_made_without_a_standard_output(folder: Path) -> None:
+    before = (folder / ACME).read_text()
+    for words in (["create", "acme"], ["rotate", "acme", "ci"]):
+        ended = _run_program(
+            ["keys", *words, "--conf", str(folder / "proxy.conf")], preexec_fn=lambda: os.close(1)
+        )
+        assert (ended.returncode, ended.stderr) == (
+            1,
+            "Error: standard output is closed, so the key could not be shown\n",
+        )
+    assert (folder / ACME).read_text() == before
+
+
+def _run_program(words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "addon.cli", *words],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+def test_a_pattern_that_matches_no_model_is_named_at_once(folder: Path) -> None:
+    made = run(folder, "create", "acme", "--id", "wide", "--models", "gpt-9*,*")
+    assert made.exit_code == 0
+    assert made.stderr.endswith("warning: gpt-9* matches no model of the catalog\n")
+    changed = run(folder, "set", "acme", "wide", "--models", "gpt-8*")
+    assert (changed.exit_code, changed.stderr) == (0, "warning: gpt-8* matches no model of the catalog\n")
+    assert run(folder, "set", "acme", "wide", "--no-models").stderr == ""

@@ -75,7 +75,7 @@ def test_the_ledger_itself_is_never_the_target(conf: Path) -> None:
 
 def test_a_backup_needs_a_ledger_and_a_folder(conf: Path, tmp_path: Path) -> None:
     nowhere = run(conf, "backup", str(tmp_path / "no" / "copy.db"))
-    assert nowhere.stderr == f"Error: {tmp_path}/no/.copy.db.partial: no such file or directory\n"
+    assert nowhere.stderr == f"Error: {tmp_path}/no: no such folder\n"
     empty = run(conf_in(tmp_path / "other"), "backup", str(tmp_path / "copy.db"))
     assert empty.stderr.startswith("Error: there is no ledger yet in ")
     assert (nowhere.exit_code, empty.exit_code) == (1, 1)

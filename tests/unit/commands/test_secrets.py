@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from rig.bounds import BOUND_S
-from rig.configuration import environment
+from rig.configuration import ROOT, environment
+from rig.explain_commands import write_folder
 from rig.secret_commands import NEW, OLD, SECRET, VARIABLE, run
 
 from addon.settings.sealed_secrets import MasterKeys
@@ -44,6 +45,7 @@ REFUSED = {
     "an option": (("seal", f"--{SECRET}"), OLD, b"", 2, "never from the command line"),
     "no secret": (("seal",), OLD, b" \n", 1, "standard input holds no secret"),
     "text that is not UTF-8": (("seal",), OLD, b"\xff" + SECRET.encode(), 1, "standard input is not UTF-8"),
+    "an endless text": (("seal",), OLD, b"x" * ((1 << 20) + 1), 1, "has more than 1048576 bytes"),
     "no master key": (("seal",), "", SECRET.encode(), 1, "no master key is set, in TOLLGATE_SECRET_KEY or"),
     "a bad master key": (
         ("seal",),
@@ -65,6 +67,21 @@ def test_a_refused_command_says_why_and_shows_no_secret(case: str) -> None:
     assert (result.exit_code, result.stdout) == (code, "")
     assert message in result.stderr
     assert not [hidden for hidden in (SECRET, OLD[1:]) if hidden in result.output]
+
+
+def test_a_closed_standard_input_is_one_line(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    for words in ("secrets seal", "explain --workspace plain -"):
+        ended = subprocess.run(
+            [sys.executable, "-m", "addon.cli", *words.split()],
+            env=environment({VARIABLE: OLD}) | {"TOLLGATE_CONF": str(tmp_path / "proxy.conf")},
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            preexec_fn=lambda: os.close(0),
+        )
+        assert (ended.returncode, ended.stderr) == (1, "Error: standard input is closed\n")
 
 
 def test_a_secret_is_asked_for_without_echo_on_a_terminal(tmp_path: Path) -> None:

@@ -108,10 +108,15 @@ def test_an_invalid_moment_is_a_usage_error_with_the_option(text: str, conf: Pat
         ["--by", "refusals", "--model", "tester-large"],
         ["--by", "refusals", "--status", "4xx"],
         ["--by", "limits", "--provider", "TESTER"],
+        ["--since", "1d", "--until", "2d"],
     ],
 )
 def test_an_invalid_option_is_a_usage_error(options: list[str], conf: Path) -> None:
     assert run(conf, *options).exit_code == 2
+
+
+def test_limits_and_refusals_take_no_second_name(conf: Path) -> None:
+    assert '"refusals" takes no second name' in run(conf, "--by", "key,refusals").stderr
 
 
 # Names.

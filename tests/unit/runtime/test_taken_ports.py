@@ -44,6 +44,12 @@ def test_the_error_says_what_to_change(number: int, said: str) -> None:
     assert (caught.value.errno, caught.value.strerror) == (number, said)
 
 
+def test_a_name_that_is_no_host_says_to_change_the_host() -> None:
+    with pytest.raises(OSError, match="no such name") as caught, name_setting("[listen]", "--port", 0):
+        raise socket.gaierror(socket.EAI_NONAME, "no such name")
+    assert caught.value.strerror == "no such name: change [listen] host"
+
+
 def test_no_error_changes_nothing() -> None:
     with name_setting("[admin]", "--admin-port", 0):
         bind("127.0.0.1", 0).close()
