@@ -22,6 +22,7 @@ from addon.console.page_process.messages import (
     pack,
 )
 from addon.console.sources import Sources
+from addon.runtime.deadline import Deadline, within
 from addon.settings.settings import Settings
 
 log = logging.getLogger("tollgate.console")
@@ -155,11 +156,11 @@ class _Running:
         self._code_version: str | None = None
         self._sent: Settings | None = None
         self._answers: dict[int, asyncio.Future[Answer]] = {}
-        self._left: dict[int, asyncio.TimerHandle] = {}
+        self._left: dict[int, Deadline] = {}
         self._is_ending = False
         self._reading = asyncio.create_task(self._read())
         late = f"the process of pages was not ready within {START_S:g} s"
-        self._end_timer = asyncio.get_running_loop().call_later(START_S, self._end_late, late)
+        self._end_timer = Deadline(START_S, lambda: self._end_late(late))
 
     async def wait_until_ready(self, code_version: str) -> None:
         """Wait until it can answer. Raises EndedError, and OutdatedError when its code is of another version."""
@@ -179,7 +180,7 @@ class _Running:
         limit_s = PAGE_S if question.form is None else FORM_S
         late = f"a page was not made within {limit_s:g} s, so its process is ended: {question.path}"
         try:
-            async with asyncio.timeout(limit_s):
+            async with within(limit_s):
                 await self._pipe.drain()
                 return await answer
         except ConnectionError:
@@ -199,7 +200,7 @@ class _Running:
     def _leave(self, number: int, limit_s: float, late: str) -> None:
         """Say that no one needs an answer any more. The process must get done with it in time all the same."""
         self._write(pack(LEFT, str(number)))
-        self._left[number] = asyncio.get_running_loop().call_later(limit_s, self._end_late, late)
+        self._left[number] = Deadline(limit_s, lambda: self._end_late(late))
 
     def _send(self, question: Question) -> None:
         if self.has_ended:
@@ -222,7 +223,7 @@ class _Running:
         """End the process after ``IDLE_S``, unless there is a page to make."""
         self._end_timer.cancel()
         if not self._answers and not self._left and not self.has_ended:
-            self._end_timer = asyncio.get_running_loop().call_later(IDLE_S, self._kill)
+            self._end_timer = Deadline(IDLE_S, self._kill)
 
     def _end_late(self, message: str) -> None:
         log.error("%s", message)

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import select
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -23,6 +25,7 @@ from addon.console.page_process.process import (
     PageProcess,
 )
 from addon.console.sources import Live, Sources
+from addon.runtime.deadline import LATE_S
 from addon.settings.settings import SettingsFiles
 from addon.settings.snapshot import Snapshot
 from addon.telemetry.admin import Readiness
@@ -115,6 +118,15 @@ def oom_score(pid: int) -> int:
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
+def wait_for_bytes(pages: PageProcess) -> None:
+    """Wait until the process of pages has written something. Nothing else runs."""
+    assert pages._running
+    pipe = pages._running._process._transport.get_pipe_transport(1)
+    assert pipe
+    readable, _, _ = select.select([pipe.get_extra_info("pipe")], [], [], BOUND_S)
+    assert readable
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(BOUND_S):
         while not condition():  # noqa: ASYNC110  (another process does it)
@@ -188,6 +200,19 @@ async def test_a_client_that_leaves_ends_neither_a_start_nor_the_time_of_its_pag
             asked.cancel()
             await until(lambda: not is_running(first))
         assert (await pages.ask(explain("hello"))).status == 200
+
+
+async def test_time_in_which_the_gateway_was_stopped_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Gateway(tmp_path).pages() as pages:
+        await pages.ask(question())
+        monkeypatch.setattr(module, "PAGE_S", 0.05)
+        asked = asyncio.create_task(pages.ask(question()))
+        await asyncio.sleep(0)
+        wait_for_bytes(pages)
+        time.sleep(2 * module.PAGE_S + LATE_S)  # noqa: ASYNC251  (it is stopped)
+        assert (await asked).status == 200
 
 
 async def test_a_process_that_writes_no_answers_is_replaced(
