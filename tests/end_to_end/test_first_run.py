@@ -4,7 +4,6 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from rig.bounds import BOUND_S
+from rig.commands import tollgate
 from rig.configuration import environment
 from rig.gateway import Gateway
 from rig.money import USD, select
@@ -183,10 +183,8 @@ def test_with_a_provider_key_there_is_no_sandbox_and_keys_create_makes_the_first
 
 
 def _tollgate(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "addon.cli", *arguments, "--conf", str(folder / "proxy.conf")]
-    done = subprocess.run(
-        command, env=environment({}), capture_output=True, text=True, check=True, timeout=BOUND_S
-    )
+    done = tollgate(folder, *arguments)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

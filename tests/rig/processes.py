@@ -4,13 +4,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rig.bounds import BOUND_S
-from rig.configuration import CLI, ROOT, Configuration, environment, serve_command
+from rig.configuration import ROOT, Configuration, environment, serve_command
 from rig.fork_server import is_forkable, run_forked
 from rig.gateway import Gateway
 
@@ -70,7 +70,6 @@ class Shipped(Configuration):
 
     providers: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, Any] = field(default_factory=dict)
-    program: Sequence[str] = CLI
 
     def write(self, folder: Path) -> Path:
         """Copy the files once. A second start finds the files of the first."""
