@@ -110,6 +110,9 @@ class PageProcess:
             if running is None or running.has_ended:
                 if running:
                     await running.end()
+                # A process takes a second to find out, again for each page.
+                if find_code_version() != self._code_version:
+                    raise OutdatedError
                 running = self._running = await _start(self._sources)
         # A client that leaves now does not end the start: the process is for all pages.
         await running.wait_until_ready(self._code_version)

@@ -177,8 +177,19 @@ async def test_a_process_that_can_not_start_is_reported(
 async def test_new_code_is_not_run_next_to_an_old_gateway(tmp_path: Path) -> None:
     async with PageGateway(tmp_path).pages() as pages:
         assert (await pages.ask(question())).status == 200
+        first = pages._running
         pages._code_version = "that of an older program"
         os.kill(pid_of(pages), signal.SIGKILL)
+        with pytest.raises(OutdatedError):
+            await pages.ask(question())
+        assert pages._running is first  # none was started
+
+
+async def test_code_that_changes_during_the_start_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "find_code_version", lambda: "that of an older program")
+    async with PageGateway(tmp_path).pages() as pages:
         with pytest.raises(OutdatedError):
             await pages.ask(question())
 
