@@ -1,6 +1,7 @@
 """``Overview``: the workspaces, keys and models that settings serve; and warnings, with the files of operators."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,7 +66,7 @@ def find_file_warnings(settings: Settings) -> list[FileWarning]:
     found = find_warnings(*catalog, settings.workspaces, now, settings.unknown_hidden)
     if settings.problems:  # A file that does not load may hold the keys, and its own error says what to do.
         found = [one for one in found if one.kind != "no_active_key"]
-    warnings = [FileWarning(one.kind, _find_file(one, settings), one.key, one.reason) for one in found]
+    warnings = _name_files(found, settings)
     if settings.conf.alerts.webhook and settings.alert_target is None:
         reason = "an environment variable that it names is not set, so no alert is sent"
         warnings.append(FileWarning("alerts_unset", settings.conf_file, "alerts", reason))
@@ -87,7 +88,7 @@ def find_new_warnings(
     found = settings_warnings.find_new_warnings(shared.models, others, before, after, datetime.now(UTC))
     if in_use.problems:
         found = [one for one in found if one.kind != "no_active_key"]
-    return [FileWarning(one.kind, _find_file(one, in_use), one.key, one.reason) for one in found]
+    return _name_files(found, in_use)
 
 
 def find_closed_reason(settings: Settings) -> str | None:
@@ -98,6 +99,14 @@ def find_closed_reason(settings: Settings) -> str | None:
     if password is None and not is_loopback(settings.conf.admin.host):
         return "is empty and host is not loopback, so the console is closed; set a password to use it there"
     return None
+
+
+def _name_files(found: Sequence[SettingsWarning], settings: Settings) -> list[FileWarning]:
+    files: dict[tuple[str, str], Path] = {}
+    for one in found:
+        if (one.place, one.name) not in files:
+            files[one.place, one.name] = _find_file(one, settings)
+    return [FileWarning(one.kind, files[one.place, one.name], one.key, one.reason) for one in found]
 
 
 def _find_file(warning: SettingsWarning, settings: Settings) -> Path:

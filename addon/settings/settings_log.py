@@ -28,11 +28,11 @@ class SettingsLog:
     """The log of one process. It writes each warning once, until it is gone and comes again."""
 
     def __init__(self) -> None:
-        self._warnings: list[FileWarning] = []
+        self._warnings: frozenset[FileWarning] = frozenset()
 
     def log_start(self, settings: Settings) -> None:
         """Log what the process serves from now on, and the warnings."""
-        overview = Overview.of(settings)
+        overview, warnings = Overview.of(settings), find_file_warnings(settings)
         fields = {
             "event": "settings loaded",
             "version": VERSION,
@@ -42,7 +42,7 @@ class SettingsLog:
             "active_keys": overview.active_keys,
             "platform_models": _join_counts(overview.platform_models),
             "own_key_models": _join_counts(overview.own_key_models),
-            "warnings": len(find_file_warnings(settings)),
+            "warnings": len(warnings),
         }
         _log.info(
             "tollgate %s serves %d workspaces with %d active keys, and %d models on platform keys",
@@ -52,18 +52,18 @@ class SettingsLog:
             overview.platform_models.total(),
             extra=fields,
         )
-        self._log_warnings(settings)
+        self._log_warnings(settings, warnings)
 
-    def log_reload(self, settings: Settings, changes: str) -> None:
-        """Log the ``changes`` that ``settings`` have brought, and the warnings that are new."""
+    def log_reload(self, settings: Settings, changes: str, warnings: Sequence[FileWarning]) -> None:
+        """Log the ``changes`` that ``settings`` have brought, and those of their ``warnings`` that are new."""
         fields = {"event": "settings reloaded", "fingerprint": settings.fingerprint}
         _log.info("settings reloaded: %s", changes, extra=fields)
-        self._log_warnings(settings)
+        self._log_warnings(settings, warnings)
 
-    def _log_warnings(self, settings: Settings) -> None:
-        before, self._warnings = self._warnings, find_file_warnings(settings)
+    def _log_warnings(self, settings: Settings, warnings: Sequence[FileWarning]) -> None:
+        before, self._warnings = self._warnings, frozenset(warnings)
         # One line names all workspaces without protection, because there may be many.
-        new = [one for one in self._warnings if one not in before and one.kind != "overage_protection_off"]
+        new = [one for one in warnings if one not in before and one.kind != "overage_protection_off"]
         for one in new[:MAX_WARNINGS]:
             fields = {"event": "settings warning", "kind": one.kind, "file": str(one.file), "key": one.key}
             _log.warning("%s", one, extra=fields)

@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -84,6 +84,7 @@ class Sources:
         self._not_made: set[Path] = set()
         self._looked_at_s: float | None = None
         self._texts: set[Path] = set()
+        self._paths: dict[Path, Mapping[str, Path]] = {}
         self._known: Mapping[Path, FileContent] = {}
         self._last_version = 0
         self._versions_read: dict[Path, int] = {}
@@ -97,6 +98,7 @@ class Sources:
         They are for one short use: nothing of it comes back into these sources.
         """
         fork = Sources(overlay)
+        fork._paths = dict(self._paths)
         fork._known = {path: watched.content for path, watched in self._files.items()}
         fork._last_version = self._last_version
         return fork
@@ -146,11 +148,12 @@ class Sources:
         """
         folder = make_absolute(folder)
         names = self.list_toml_names(folder)
-        files = {folder / name for name in names} | set(self._find_watched(folder))
+        files = {*self._paths_of(folder, names), *self._find_watched(folder)}
         existing = {
             file for file in files if file not in self._files or not self._files[file].content.is_missing
         }
-        return sorted(existing | {file for file in self._overlay if file.parent == folder})
+        existing.update(file for file in self._overlay if file.parent == folder)
+        return sorted(existing, key=str)
 
     def list_toml_names(self, folder: Path) -> set[str]:
         """Return the names of the ``*.toml`` files of a folder, as ``list_toml``."""
@@ -311,9 +314,17 @@ class Sources:
         self._last_version += 1
         return replace(found, stamp=stamp, version=self._last_version)
 
+    def _paths_of(self, folder: Path, names: Collection[str]) -> Collection[Path]:
+        """Return the paths of names in a folder. They are kept, because a path is slow to make and to hash."""
+        known = self._paths.get(folder, {})
+        if known.keys() != names:
+            known = self._paths[folder] = {name: known.get(name) or folder / name for name in names}
+        return known.values()
+
     def _find_watched(self, folder: Path) -> Iterator[Path]:
         # The suffix is checked because proxy.conf may be in the same folder.
-        return (file for file in self._files if file.parent == folder and file.suffix == ".toml")
+        toml = (file for file in self._files if str(file).endswith(".toml"))
+        return (file for file in toml if os.path.dirname(str(file)) == str(folder))
 
 
 def _list_toml_names(folder: Path) -> set[str] | None:

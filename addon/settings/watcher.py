@@ -5,17 +5,18 @@ Source: docs/configuration.md, "Edits".
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
 from addon.settings.changes import describe_changes
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import Problem
 from addon.settings.file_content import make_absolute
+from addon.settings.overview import FileWarning, find_file_warnings
 from addon.settings.served_prices import FILE_NAME, ServedPrices
 from addon.settings.settings import NEEDS_RESTART, Settings, SettingsFiles
 from addon.settings.settings_log import SettingsLog
@@ -28,6 +29,14 @@ MAX_REPORTED: Final = 10
 
 _NOT_READ: Final = "the files can't be checked, the last good settings stay; the log says why"
 _DIED: Final = "the settings are no longer reloaded; restart the gateway"
+
+
+class _Loaded(NamedTuple):
+    """New settings, made in the thread: whether they differ from those before, and their warnings."""
+
+    settings: Settings
+    is_new: bool
+    warnings: Sequence[FileWarning]
 
 
 class Watcher:
@@ -99,44 +108,45 @@ class Watcher:
     async def _watch(self) -> None:
         loop, running = asyncio.get_running_loop(), self._started_with.conf
         while True:
-            if settings := await self._look(loop.time(), running):
-                self._apply_if_new(settings)
+            if loaded := await self._look(loop.time(), running):
+                self._apply_if_new(loaded)
             await loop.run_in_executor(self._thread, self._keep)
             await asyncio.sleep(self._interval_s)
 
-    async def _look(self, now_s: float, running: ProxyConf) -> Settings | None:
+    async def _look(self, now_s: float, running: ProxyConf) -> _Loaded | None:
         loop = asyncio.get_running_loop()
         try:
-            settings = await loop.run_in_executor(self._thread, self._look_at_files, now_s, running)
+            loaded = await loop.run_in_executor(self._thread, self._look_at_files, now_s, running)
         except Exception:  # noqa: BLE001  (a fault of ours must not end the reload: the next look may succeed)
             if self.fault is None:
                 _log.exception("%s", _NOT_READ, extra={"event": "file broken"})
             self.fault = _NOT_READ
             return None
         self.fault = None
-        return settings
+        return loaded
 
-    def _look_at_files(self, now_s: float, running: ProxyConf) -> Settings:
+    def _look_at_files(self, now_s: float, running: ProxyConf) -> _Loaded | None:
         settings = self.files.look(now_s, running)
-        if settings is not self._latest:
-            before, self._built_from = self._built_from, self.files.built_from()
-            changes = describe_changes(before, self._built_from, self.files.texts)
-            self._changes = "; ".join(filter(None, (self._changes, changes)))
-        return settings
-
-    def _apply_if_new(self, settings: Settings) -> None:
         if settings is self._latest:
-            return
+            return None
+        before, self._built_from = self._built_from, self.files.built_from()
+        changes = describe_changes(before, self._built_from, self.files.texts)
+        self._changes = "; ".join(filter(None, (self._changes, changes)))
+        # With many workspaces both take long, and the event loop has calls to serve.
+        return _Loaded(settings, settings != self._latest, find_file_warnings(settings))
+
+    def _apply_if_new(self, loaded: _Loaded) -> None:
+        settings = loaded.settings
         before, self._latest = self._latest, settings
         changes, self._changes = self._changes, ""
         self._log_problems({problem.file: problem for problem in before.problems}, settings.problems)
         self._warn_of_restart(settings)
-        if settings == before:
+        if not loaded.is_new:
             _log.debug("the files were read again, nothing is new")
             return
         if changes:
             self._loaded_s = monotonic()
-            self._settings_log.log_reload(settings, changes)
+            self._settings_log.log_reload(settings, changes, loaded.warnings)
         self._apply(settings)
 
     def _log_problems(self, before: Mapping[Path, Problem], now: tuple[Problem, ...]) -> None:

@@ -125,13 +125,13 @@ class WorkspaceFiles:
         parsed = self._files[file.stem].parsed
         hashes = frozenset(parsed.hashes if parsed else ())
         return bool(hashes) and any(
-            not hashes.isdisjoint(self._list_hashes(other)) for other in files if other.stem != file.stem
+            not hashes.isdisjoint(self._list_hashes(other)) for other in files if other != file
         )
 
     def _list_hashes(self, file: Path) -> Iterator[str]:
         """Yield at least the hashes that the file of a workspace, or its last good text, claims."""
-        text, last_good = self._sources.peek(file), self.last_good.text(file.stem)
-        known = self._files.get(file.stem)
+        name = file.stem
+        text, last_good, known = self._sources.peek(file), self.last_good.text(name), self._files.get(name)
         for one in {one for one in (text, last_good) if one is not None}:
             if known and known.parsed and known.parsed.text == one:
                 yield from known.parsed.hashes
