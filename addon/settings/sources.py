@@ -134,6 +134,8 @@ class Sources:
     def is_current(self, versions: Mapping[Path, int]) -> bool:
         """Return whether all these files still have these versions."""
         for path, version in versions.items():
+            if path in self._overlay:
+                return False
             if path not in self._files and path in self._known:
                 self._find(path)
             if path not in self._files or self._files[path].content.version != version:
@@ -229,23 +231,21 @@ class Sources:
         return copies
 
     def _find(self, file: Path) -> FileContent:
-        if file not in self._files and (known := self._find_unchanged(file)):
-            self._files[file] = _WatchedFile(known, known.stamp)
-        elif file not in self._files:
-            found = FileContent(None, _MISSING) if self.is_copy else read_content(file)
-            # An editor may be writing the file right now, so the next looks read it once more.
-            self._files[file] = _WatchedFile(self._add_version(found, NO_STAMP), found.stamp)
+        if file not in self._files:
+            self._files[file] = self._begin_to_watch(file)
         content = self._files[file].content
         self._versions_read[file] = content.version
         return content
 
-    def _find_unchanged(self, file: Path) -> FileContent | None:
-        """Return the content of a file that the sources before this fork have read, None where it is another one."""
+    def _begin_to_watch(self, file: Path) -> _WatchedFile:
         known = self._known.get(file)
-        if known is None or known.stamp == read_stamp(file):
-            return known
-        found = read_content(file)
-        return replace(known, stamp=NO_STAMP) if found.equals(known) else None
+        if known and known.stamp == read_stamp(file):
+            return _WatchedFile(known, known.stamp)
+        found = FileContent(None, _MISSING) if self.is_copy else read_content(file)
+        if known and found.equals(known):
+            return _WatchedFile(replace(known, stamp=NO_STAMP), found.stamp)
+        # An editor may be writing the file right now, so the next looks read it once more.
+        return _WatchedFile(self._add_version(found, NO_STAMP), found.stamp)
 
     # Looking for changes.
 
