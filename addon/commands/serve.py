@@ -16,6 +16,7 @@ from addon.runtime.listening import base_url
 from addon.runtime.quick_imports import without_collection
 from addon.serve.detach import announce_detached, detach
 from addon.serve.opening import Start
+from addon.serve.standard_files import open_standard_files, print_line, print_notice
 from addon.serve.systemd import take_service_manager, take_sockets
 from addon.serve.worker_template import worker_template
 from addon.settings.errors import Problem, SettingsError, describe_error
@@ -56,9 +57,10 @@ def serve(
     # Imported here because --help does not need mitmproxy.
     from addon.serve.start_faults import START_FAULTS
 
+    open_standard_files()
     if detached:
         detach()
-    write = announce_detached if detached else _print_line
+    write = announce_detached if detached else print_line
     try:
         run(
             conf_file.absolute(),
@@ -125,7 +127,7 @@ def _load(conf_file: Path, folder: Path, *, strict: bool) -> tuple[SettingsFiles
 def _announce(welcome: Callable[[str], str] | None, write: Callable[[str], None], url: str) -> None:
     write(f"tollgate listening on {url}")
     if welcome:
-        _print_notice(welcome(url))
+        print_notice(welcome(url))
 
 
 def _make_welcome(demo_key: str, settings: Settings) -> Callable[[str], str]:
@@ -140,7 +142,7 @@ def _strict_error(problems: Sequence[Problem]) -> SettingsError:
     """Return the error of the last broken file, and print those of the others."""
     *others, last = problems
     for problem in others:
-        _print_notice(escape_unprintable(f"tollgate: {problem}"))
+        print_notice(escape_unprintable(f"tollgate: {problem}"))
     return last.error
 
 
@@ -151,16 +153,8 @@ def _first_run(folder: Path, settings: Settings) -> str | None:
     if default_model:
         save_entry(settings.conf, make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
     key = create_demo_workspace(folder, default_model) if default_model else None
-    _print_notice(_MADE.format(key=key) if key else _NO_WORKSPACE)
+    print_notice(_MADE.format(key=key) if key else _NO_WORKSPACE)
     return key
-
-
-def _print_line(line: str) -> None:
-    print(line, flush=True)
-
-
-def _print_notice(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 _MADE = """

@@ -6,9 +6,9 @@ A service manager's reload command must end. With a process of its own, the new 
 import os
 import signal
 import sys
-from contextlib import suppress
 
 from addon.serve.signals import find_signals
+from addon.serve.standard_files import close_output, print_line
 
 
 def detach() -> None:
@@ -34,7 +34,7 @@ def _wait_for_line(child: int, pipe: int) -> int:
     with open(pipe, encoding="utf-8") as lines:
         line = lines.readline()
     if line:
-        print(line, end="", flush=True)
+        print_line(line.removesuffix("\n"))
         return 0
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) or 1
@@ -42,8 +42,5 @@ def _wait_for_line(child: int, pipe: int) -> int:
 
 def announce_detached(line: str) -> None:
     """Write the one line of standard output, for a calling process that may be gone. Write nothing there later."""
-    with suppress(BrokenPipeError):
-        print(line, flush=True)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, sys.stdout.fileno())
-    os.close(nothing)
+    print_line(line)
+    close_output()

@@ -168,6 +168,21 @@ def test_a_service_manager_learns_the_new_main_process(start_gateway: StartGatew
         assert manager.recv(1024) == b"STOPPING=1"
 
 
+def test_a_gateway_that_can_not_print_its_line_serves_on(start_gateway: StartGateway) -> None:
+    running = start_gateway(arguments=_options(1))
+    command = (*CLI, "serve", "--conf", str(running.folder / "proxy.conf"), "--port", "0", "--takeover")
+    with open("/dev/full", "wb") as full:
+        taking = subprocess.Popen(
+            [sys.executable, *command], env=environment({}), stdout=full, stderr=subprocess.DEVNULL
+        )
+    try:
+        assert running.wait() == 0
+        assert httpx.get(f"{running.url}/v1/models", timeout=BOUND_S, trust_env=False).status_code == 200
+    finally:
+        taking.terminate()
+        assert taking.wait(BOUND_S) == 0
+
+
 def test_a_takeover_of_another_address_is_refused_and_without_a_gateway_it_is_a_start(
     start_gateway: StartGateway,
 ) -> None:
