@@ -76,6 +76,22 @@ def make_keywords(keywords: tuple[str, ...]) -> Keywords:
     return Keywords(frozenset(spaced), MappingProxyType(written))
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyKeywords:
+    """Keywords for operators' own policies. They are searched in plain case-folded texts."""
+
+    keywords: Keywords
+
+    def find_in(self, folded: str) -> str | None:
+        """Return the first keyword in a text, as ``Keywords.find_in`` does."""
+        return self.keywords.find_in(RuleText(folded))
+
+
+def compile_keywords(keywords: tuple[str, ...]) -> PolicyKeywords:
+    """Return keywords for an operator's own policy. docs/policies.md promises that this stays as it is."""
+    return PolicyKeywords(make_keywords(keywords))
+
+
 def _space(text: str) -> str:
     """Return a case-folded text with one space in place of all white space."""
     return " ".join(text.casefold().split())

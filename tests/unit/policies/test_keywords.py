@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.keywords import RuleText, make_keywords
+from policies.keywords import RuleText, compile_keywords, make_keywords
 
 # keyword, text, whether it is found
 FOUND = [
@@ -107,3 +107,8 @@ def test_a_hostile_text_of_a_megabyte_is_read_to_its_end(keyword: str, text: str
     keywords = make_keywords((keyword,))
     assert keywords.find_in(RuleText(text)) is None
     assert keywords.find_in(RuleText(f"{text} {keyword}")) == keyword
+
+
+@pytest.mark.parametrize(("keyword", "text", "found"), FOUND)
+def test_operators_policies_search_plain_texts(keyword: str, text: str, found: bool) -> None:
+    assert (compile_keywords((keyword,)).find_in(text.casefold()) == keyword) is found
