@@ -32,6 +32,7 @@ from addon.settings.conf_schema import ProxyConf
 
 _ANSWER_S: Final = 30.0
 """How long a fork may take. The first one waits until the template has imported its modules."""
+_ENDED: Final = "the template of workers has ended"
 _ADOPT_ORPHANS: Final = 36
 """PR_SET_CHILD_SUBREAPER: become the parent of each process below this one whose parent ends."""
 
@@ -112,12 +113,16 @@ class WorkerTemplate:
                 socket.send_fds(self._channel, [b"\n"], list(descriptors))
                 await loop.sock_sendall(self._channel, len(order).to_bytes(NUMBER_BYTES) + order)
                 answer = await loop.sock_recv(self._channel, NUMBER_BYTES)
-        except BaseException:
+        except BaseException as error:
             # Else it might fork the worker later, and its answer would be about another one.
             self._kill()
+            if isinstance(error, TimeoutError):
+                raise OSError(f"the template of workers gave no answer within {_ANSWER_S:g} s") from None
+            if isinstance(error, OSError):
+                raise OSError(_ENDED) from error
             raise
         if not answer:
-            raise OSError("the template of workers has ended")
+            raise OSError(_ENDED)
         if (pid := int.from_bytes(answer)) == NO_PID:
             raise OSError("the template of workers can't fork")
         return pid
