@@ -21,10 +21,9 @@ def describe_changes(before: BuiltFrom, after: BuiltFrom, texts: Collection[Path
     files = {*old, *new}
     names = Counter(file.name for file in files)
     lines = []
-    for file in sorted(files):
-        if old.get(file) != new.get(file):
-            name = file.name if names[file.name] == 1 else f"{file.parent.name}/{file.name}"
-            lines.append(f"{name}{_describe_file(file, old.get(file), new.get(file))}")
+    for file in sorted(file for file in files if old.get(file) != new.get(file)):
+        name = file.name if names[file.name] == 1 else f"{file.parent.name}/{file.name}"
+        lines.append(f"{name}{_describe_file(file, old.get(file), new.get(file))}")
     for name, text in after.texts.items():
         if name in before.texts and before.texts[name].refused != text.refused:
             lines.append(f"{text.file.name}: which of its keys another workspace has")

@@ -73,6 +73,7 @@ class WorkspaceFiles:
         self._env = env
         self._sources = sources
         self.last_good = last_good
+        self._shared: SharedSettings | None = None
         self._files: dict[str, _WorkspaceFile] = {}
         self._parsed_last_good: dict[str, _ParsedText] = {}
         self._last_good_versions: Mapping[Path, int] = {}
@@ -117,7 +118,7 @@ class WorkspaceFiles:
     def load_one(self, file: Path, shared: SharedSettings) -> tuple[Workspace | None, SettingsError | None]:
         """Load one file. Return its workspace, or its error: that of the file itself, whatever others claim."""
         self.last_good.look([file.stem])
-        loaded = self._files[file.stem] = self._load(file, shared)
+        loaded = self._files[file.stem] = self._load(file, self._find_equal(shared))
         return loaded.workspace, loaded.error
 
     def may_be_contested(self, file: Path, files: Iterable[Path]) -> bool:
@@ -144,11 +145,23 @@ class WorkspaceFiles:
 
     def load(self, files: Iterable[Path], shared: SharedSettings) -> None:
         """Load these files; forget all others and their last good texts."""
+        shared = self._find_equal(shared)
         self._files = {file.stem: self._load(file, shared) for file in files}
         self.last_good.forget_others(self._files)
         self._parsed_last_good = {
             name: parsed for name, parsed in self._parsed_last_good.items() if name in self._files
         }
+
+    def _find_equal(self, shared: SharedSettings) -> SharedSettings:
+        """Return the shared settings before if they have the same providers and models by name, else ``shared``.
+
+        Workspaces need no more of them. So a change of proxy.conf, or of a price, resolves no workspace again.
+        """
+        before = self._shared
+        if before and before.providers == shared.providers and before.models.keys() == shared.models.keys():
+            return before
+        self._shared = shared
+        return shared
 
     def _load(self, file: Path, shared: SharedSettings) -> _WorkspaceFile:
         before = self._files.get(file.stem)

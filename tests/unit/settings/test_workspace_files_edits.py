@@ -175,3 +175,11 @@ def test_an_edit_is_checked_with_the_catalog_of_this_moment(live: LiveSettings) 
     assert checked.error is None
     assert "new-model" in checked.shared.models
     assert "new-model" not in live.settings.models
+
+
+def test_a_change_of_proxy_conf_resolves_no_workspace_again(many: LiveSettings) -> None:
+    before = many.settings
+    many.edit(CONF, '"4"', '"5"')
+    after = many.after(2)
+    assert after.models["gpt-4o-mini"].retail != before.models["gpt-4o-mini"].retail
+    assert all(after.workspaces[name] is one for name, one in before.workspaces.items())
