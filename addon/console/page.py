@@ -16,8 +16,7 @@ from addon.console.access.guard import SAFE_METHODS, AccessError, Guard, LoginNe
 from addon.console.access.password import TooOftenError
 from addon.console.changes.maker import ChangeMaker
 from addon.console.frame import Frame
-from addon.console.page_process.maker import SLOW
-from addon.console.page_process.messages import Answer, Question
+from addon.console.page_process.messages import SLOW, Answer, Question
 from addon.console.page_process.process import (
     FORM_S,
     BusyError,

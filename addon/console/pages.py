@@ -1,30 +1,17 @@
-"""``PAGES``: all views of the console, by path."""
+"""``PAGES``: all views of the console, by path.
+
+The functions that load them are in ``views/loaders.py``, which only the process that makes pages imports.
+"""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tornado.escape import url_unescape
 
-from addon.console.view import Reading, View
-from addon.console.views.audit import PARAMETERS as AUDIT_PARAMETERS
-from addon.console.views.audit import load_audit, load_audit_line
-from addon.console.views.call import load_call
-from addon.console.views.call_query import CALLS, NEW_CALLS
-from addon.console.views.calls import load_calls, load_new_calls
-from addon.console.views.explain import FIELDS as EXPLAIN_FIELDS
-from addon.console.views.explain import PARAMETERS as EXPLAIN_PARAMETERS
-from addon.console.views.explain import load_explain
-from addon.console.views.models import PARAMETERS as MODELS_PARAMETERS
-from addon.console.views.models import load_models
-from addon.console.views.overview import PARAMETERS as OVERVIEW_PARAMETERS
-from addon.console.views.overview import load_overview
-from addon.console.views.settings import load_gateway_settings
-from addon.console.views.workspace import PARAMETERS as WORKSPACE_PARAMETERS
-from addon.console.views.workspace import load_workspace
-from addon.console.views.workspaces import PARAMETERS as WORKSPACES_PARAMETERS
-from addon.console.views.workspaces import load_workspaces
+from addon.console.query import CALL_FILTERS, NAME_FILTERS
+from addon.console.time_range import PARAMETERS as TIMES
 
 RESERVED: Final = frozenset({"table", "format"})
 """The parameters of the API, which choose one table, and JSON or CSV."""
@@ -46,7 +33,6 @@ class Page:
     path: str
     name: str
     title: str
-    load: Callable[[Reading], View]
     parameters: frozenset[str] = frozenset()
     fields: frozenset[str] = frozenset()
     shows_files: bool = False
@@ -64,17 +50,23 @@ class Page:
 _ID: Final = "([^/]{1,256})"
 
 PAGES: Final = (
-    Page("/(?:overview)?", "overview", "Overview", load_overview, OVERVIEW_PARAMETERS),
-    Page("/calls", "calls", "Calls", load_calls, CALLS),
-    Page("/calls/new", "calls_new", "New calls", load_new_calls, NEW_CALLS),
-    Page(f"/calls/{_ID}", "call", "Call", load_call),
-    Page("/workspaces", "workspaces", "Workspaces", load_workspaces, WORKSPACES_PARAMETERS),
-    Page(f"/workspaces/{_ID}", "workspace", "Workspace", load_workspace, WORKSPACE_PARAMETERS),
-    Page("/models", "models", "Models", load_models, MODELS_PARAMETERS),
-    Page("/explain", "explain", "Explain", load_explain, EXPLAIN_PARAMETERS, EXPLAIN_FIELDS),
-    Page("/settings", "settings", "Settings", load_gateway_settings, shows_files=True),
-    Page("/audit", "audit", "Audit", load_audit, AUDIT_PARAMETERS),
-    Page("/audit/([0-9]{1,15})", "audit_line", "Change", load_audit_line),
+    Page("/(?:overview)?", "overview", "Overview", TIMES | {*NAME_FILTERS, "by"}),
+    Page("/calls", "calls", "Calls", TIMES | {*CALL_FILTERS, "before", "after", "limit", "find"}),
+    Page("/calls/new", "calls_new", "New calls", TIMES | {*CALL_FILTERS, "written_after"}),
+    Page(f"/calls/{_ID}", "call", "Call"),
+    Page("/workspaces", "workspaces", "Workspaces", TIMES | {"q", "sort", "after"}),
+    Page(f"/workspaces/{_ID}", "workspace", "Workspace", TIMES | {"keys_after", "entries_before"}),
+    Page("/models", "models", "Models", TIMES | {"q", "provider", "workspace", "sort"}),
+    Page(
+        "/explain",
+        "explain",
+        "Explain",
+        parameters=frozenset({"workspace", "key", "example"}),
+        fields=frozenset({"workspace", "key", "body"}),
+    ),
+    Page("/settings", "settings", "Settings", shows_files=True),
+    Page("/audit", "audit", "Audit", frozenset({"workspace", "action", "before"})),
+    Page("/audit/([0-9]{1,15})", "audit_line", "Change"),
 )
 
 API: Final = "/api/v1"

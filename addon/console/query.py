@@ -14,6 +14,9 @@ NAME_FILTERS: Final = ("workspace", "key", "model", "provider")
 FILTERS: Final = (*NAME_FILTERS, "status", "mode")
 """The filters that links carry from one view to another, where the other view has them."""
 
+CALL_FILTERS: Final = (*FILTERS, "end_user", "error_code")
+"""The filters of the list of calls."""
+
 
 class ParameterError(Exception):
     """A parameter of the URL is wrong. ``str`` is one line that names it."""

@@ -12,6 +12,7 @@ from addon.console.pages import PAGES, RESERVED
 from addon.console.query import Query
 from addon.console.sources import Live
 from addon.console.view import Reading, View
+from addon.console.views.loaders import load_view
 from addon.settings.settings import SettingsFiles
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.report import open_report
@@ -38,7 +39,7 @@ def make_live(**changes: Any) -> Live:
 def load_page(conf_file: Path, url: str, now: datetime = NOW, **live: Any) -> View:
     """Return the view at a path with its query, of the files and the ledger of ``conf_file``."""
     with open_reading(conf_file, url, now, **live) as (page, reading):
-        return page.load(reading)
+        return load_view(page, reading)
 
 
 @contextmanager

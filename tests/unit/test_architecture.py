@@ -164,6 +164,17 @@ def test_there_are_no_circular_imports():
     assert set(TopologicalSorter(graph).static_order()) == FILES.keys()
 
 
+def test_a_gateway_does_not_load_what_only_pages_need():
+    """Pages are made in a process of their own, so a gateway starts without their modules."""
+    pages = {name for name in FILES if name.startswith("addon.console.views.")}
+    of_gateway = (
+        reachable("addon.main") | reachable("addon.serve.supervisor") | reachable("addon.console.console")
+    )
+    assert "addon.console.rendering" in of_gateway
+    assert not of_gateway & (pages | {"addon.console.page_process.maker"})
+    assert pages <= reachable("addon.console.page_process.__main__")
+
+
 def test_no_module_unpickles():
     unpickling = {"copyreg", "dill", "marshal", "pickle", "shelve"}
     assert not {module: found for module in FILES if (found := imports()[module] & unpickling)}

@@ -11,11 +11,12 @@ from typing import Final
 
 from addon.console.frame import Frame
 from addon.console.notices import find_notices, find_sums_begin
-from addon.console.page_process.messages import Answer, Question
+from addon.console.page_process.messages import SLOW, Answer, Question
 from addon.console.pages import Page, find_page, is_data
 from addon.console.query import ParameterError, Query
 from addon.console.rendering import render
 from addon.console.view import NotFoundError, Reading, View
+from addon.console.views.loaders import load_view
 from addon.settings.settings import Settings
 from addon.store.ledger.report import open_report
 from addon.text.table_formats import format_json, format_spreadsheet
@@ -29,8 +30,6 @@ TIMEOUT_S: Final = 10.0
 
 _STEPS: Final = 10_000
 """How many steps SQLite takes between two looks at the time: about a millisecond."""
-
-SLOW: Final = "The page took too long. Choose a shorter time."
 
 
 class SlowError(Exception):
@@ -86,7 +85,7 @@ def _make_page(question: Question, settings: Settings, is_left: Event) -> Answer
             ledger.execute("ROLLBACK")
         reading = Reading(settings, ledger, live, now, query, names, question.form)
         notices = find_notices(reading)
-        view = page.load(reading)
+        view = load_view(page, reading)
         if is_api and view.errors:
             message = "; ".join(f"{name}: {reason}" for name, reason in view.errors.items())
             return Answer(question.number, 400, message=message)

@@ -29,6 +29,9 @@ LEFT: Final = b"L"
 READY: Final = b"R"
 ANSWER: Final = b"A"
 
+SLOW: Final = "The page took too long. Choose a shorter time."
+"""The message of a page that is not there in time."""
+
 HEAD: Final = struct.Struct(">cII")
 """The kind, the size of the JSON and the size of the body."""
 

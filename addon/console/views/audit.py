@@ -10,7 +10,6 @@ from addon.edits.diff import read_diff
 from addon.store.ledger.audit import COLUMNS, find_lines
 from addon.text.table import Table
 
-PARAMETERS: Final = frozenset({"workspace", "action", "before"})
 ROWS: Final = 50
 CELLS: Final = {
     "number": lambda row: Cell(str(row["number"])),

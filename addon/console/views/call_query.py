@@ -2,18 +2,10 @@
 
 from typing import Final
 
-from addon.console.query import FILTERS, ParameterError, Query
-from addon.console.time_range import PARAMETERS as TIMES
+from addon.console.query import CALL_FILTERS, ParameterError, Query
 from addon.console.time_range import TimeRange
 from addon.store.ledger.call_filter import MODES, Filter, is_status
 from addon.store.ledger.call_pages import CallPosition
-
-NAMES: Final = (*FILTERS, "end_user", "error_code")
-"""The parameters that are fields of ``Filter``."""
-
-NAMES_AND_TIMES: Final = TIMES | frozenset(NAMES)
-CALLS: Final = NAMES_AND_TIMES | {"before", "after", "limit", "find"}
-NEW_CALLS: Final = NAMES_AND_TIMES | {"written_after"}
 
 USUAL_ROWS: Final = 50
 MAX_ROWS: Final = 500
@@ -25,7 +17,7 @@ def parse_filter(query: Query, time: TimeRange) -> Filter:
     if status is not None and not is_status(status):
         raise ParameterError("status", "must be a status (429), a class (4xx) or error")
     query.choice("mode", MODES, MODES[0])
-    named = {name: query.text(name) for name in NAMES}
+    named = {name: query.text(name) for name in CALL_FILTERS}
     return Filter(**named, since=time.since, until=time.filter_until)
 
 

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from addon.console.query import NAME_FILTERS, ParameterError
+from addon.console.query import CALL_FILTERS, NAME_FILTERS, ParameterError
+from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
 from addon.console.views.call_query import (
-    NAMES,
-    NAMES_AND_TIMES,
     parse_filter,
     parse_limit,
     parse_number,
@@ -62,7 +61,7 @@ def load_calls(reading: Reading) -> View:
     tables = {"calls": page.calls} | ({} if counts is None else {"counts": counts})
     shown = {
         "time": time,
-        **{"filter_names": NAMES, "name_filters": NAME_FILTERS},
+        **{"filter_names": CALL_FILTERS, "name_filters": NAME_FILTERS},
         "groups": _group(counts, wanted),
         "shown_counts": SHOWN_COUNTS,
         "max_names": MAX_NAMES,
@@ -97,7 +96,7 @@ def _find(reading: Reading, find: str) -> View:
         page = find_page(reading.ledger, wanted, parse_limit(reading.query), before=before, after=after)
     shown = {
         "time": TimeRange.parse(reading.query, reading.now),
-        **{"filter_names": NAMES, "name_filters": NAME_FILTERS},
+        **{"filter_names": CALL_FILTERS, "name_filters": NAME_FILTERS},
         "groups": {},
         "names": _find_names(reading.settings, None, Filter()),
         "in_flight": None,
@@ -157,5 +156,5 @@ def _count_in_flight(reading: Reading) -> int:
 
 
 def _new_url(reading: Reading, written_until: int) -> str:
-    kept = {name: value for name, value in reading.query.given().items() if name in NAMES_AND_TIMES}
+    kept = {name: value for name, value in reading.query.given().items() if name in {*TIMES, *CALL_FILTERS}}
     return "/calls/new?" + urlencode(kept | {"written_after": str(written_until)})

@@ -23,8 +23,6 @@ from policies.model import Key, Workspace
 from policies.request_facts import RequestFacts
 from policies.routing import find_matches
 
-PARAMETERS: Final = frozenset({"workspace", "key", "example"})
-FIELDS: Final = frozenset({"workspace", "key", "body"})
 MAX_LISTED: Final = 200
 """More workspaces or keys than these are typed, not chosen."""
 

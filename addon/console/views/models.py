@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from addon.console.display import count, money, percent, short_count
 from addon.console.query import Query
-from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
 from addon.store.ledger.call_filter import Filter
@@ -14,8 +13,6 @@ from addon.store.ledger.figures import find_error_rate
 from addon.store.ledger.report import find_totals
 from addon.text.table import Table
 from policies.model import Model, Prices
-
-PARAMETERS: Final = TIMES | {"q", "provider", "workspace", "sort"}
 
 _PRICES: Final = ("input", "cached_input", "cache_write", "output")
 _USE: Final = (

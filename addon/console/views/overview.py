@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from addon.console.query import NAME_FILTERS
-from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
 from addon.console.views.overview_budgets import load_budgets
@@ -19,8 +18,6 @@ from addon.store.ledger.sum_sources import SUMS
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
 from policies.limits import Limit, wallet_counter
-
-PARAMETERS: Final = TIMES | frozenset(NAME_FILTERS) | {"by"}
 
 TOP_ROWS: Final = 10
 """How many models, workspaces and refusals the page shows."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from addon.console.query import ParameterError
-from addon.console.time_range import PARAMETERS as TIME_PARAMETERS
 from addon.console.time_range import TimeRange
 from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.workspace_keys import choose_keys, make_keys_table
@@ -43,7 +42,6 @@ from addon.text.masking import mask_credentials
 from addon.text.table import Table
 from policies.model import Key, Workspace
 
-PARAMETERS: Final = TIME_PARAMETERS | {"keys_after", "entries_before"}
 ENTRY_ROWS: Final = 20
 TOP_MODELS: Final = 10
 

@@ -9,7 +9,6 @@ from addon.console import display
 from addon.console.cells import NOTHING, Cell
 from addon.console.charts.bar import draw_bar
 from addon.console.query import ParameterError
-from addon.console.time_range import PARAMETERS as TIME_PARAMETERS
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
 from addon.console.views.workspace_shown import show_wallet
@@ -35,7 +34,6 @@ RANKED: Final = ("retail_nanousd", "calls", "failed_calls", "error_rate", "refus
 SORTS: Final = tuple(f"{sign}{column}" for column in ("workspace", *RANKED) for sign in ("", "-"))
 """A minus sorts the highest first, or names from Z to A."""
 
-PARAMETERS: Final = TIME_PARAMETERS | {"q", "sort", "after"}
 PAGE_ROWS: Final = 100
 
 COLUMNS: Final = (

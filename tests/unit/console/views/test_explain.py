@@ -13,6 +13,7 @@ from rig.console_reading import open_reading
 from addon.console.view import View
 from addon.console.views.explain_examples import EXAMPLES
 from addon.console.views.explain_shown import MAX_COMPARED_LINES
+from addon.console.views.loaders import load_view
 from addon.edits.diff import DiffLine
 
 BASE = "https://provider.example/v1"
@@ -33,7 +34,7 @@ def ask(folder: Path, form: dict[str, str] | None, query: str = "") -> View:
         page,
         reading,
     ):
-        return page.load(replace(reading, form=form))
+        return load_view(page, replace(reading, form=form))
 
 
 def explain(folder: Path, workspace: str, body: Any, **form: str) -> View:

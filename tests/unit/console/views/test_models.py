@@ -11,6 +11,7 @@ from rig.rollups import write
 from rig.settings_files import write_files
 
 from addon.console.query import ParameterError
+from addon.console.views.loaders import load_view
 
 MINUTE = "2026-01-31T14:10:00.000+00:00"
 YESTERDAY = "2026-01-30T10:00:00.000+00:00"
@@ -76,7 +77,7 @@ def test_a_state_says_whether_a_platform_key_serves_the_model(conf_file: Path) -
         HOSTILE: "not in the catalog",
     }
     with open_reading(conf_file, url, env={"OPENAI_KEY": "sk-obviously-fake"}) as (page, reading):
-        records = page.load(reading).tables["models"].records()
+        records = load_view(page, reading).tables["models"].records()
     [mini] = [row for row in records if row["model_slug"] == "gpt-4o-mini"]
     assert mini["state"] == "active"
     assert "fake" not in str(records)

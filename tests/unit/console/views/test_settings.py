@@ -12,6 +12,7 @@ from rig.rollups import write
 from rig.settings_files import ACME, BETA, edit, write_files
 
 from addon.console.view import View
+from addon.console.views.loaders import load_view
 from addon.settings.overview import find_file_warnings
 from addon.settings.settings import SettingsFiles
 from addon.telemetry.admin import Readiness
@@ -57,7 +58,7 @@ def test_a_value_that_waits_for_a_restart_is_shown_next_to_that_in_force(conf_fi
     edit(conf_file, "port = 9000", "port = 9001")
     with open_reading(conf_file, "/settings") as (page, reading):
         in_force = replace(reading.settings, conf=running)
-        view = page.load(replace(reading, settings=in_force))
+        view = load_view(page, replace(reading, settings=in_force))
     row = find_conf(view)["listen", "port"]
     assert (row["value"], row["in_file"], view.shown["differing"]) == ("9000", "9001", [row])
 
@@ -79,7 +80,7 @@ def test_no_secret_and_no_place_of_a_secret_is_shown(conf_file: Path) -> None:
         "OWN_PLACE": "sk-own-secret-2",
     }
     with open_reading(conf_file, "/settings", env=env) as (page, reading):
-        view = page.load(reading)
+        view = load_view(page, reading)
     seen = str((view.values, {name: table.rows for name, table in view.tables.items()}, view.shown))
     assert find_conf(view)["state", "redis_url"]["value"] == "redis://redis.example:6379/3"
     assert find_conf(view)["upstream", "proxy"]["value"] == "a secret (env)"
@@ -124,7 +125,7 @@ def test_a_provider_has_its_keys_and_its_circuits(conf_file: Path) -> None:
         ),
     }
     with open_reading(conf_file, "/settings", env={"OPENAI_KEY": "sk-1"}, gauges=gauges) as (page, reading):
-        rows = {row["provider"]: row for row in records(page.load(reading), "providers")}
+        rows = {row["provider"]: row for row in records(load_view(page, reading), "providers")}
     openai, groq = rows["OPENAI"], rows["GROQ"]
     assert (openai["keys_set"], openai["keys_resting"], openai["circuit"]) == (1, 1, "open")
     assert openai["circuits_of_workspaces"] == 3
