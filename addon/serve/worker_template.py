@@ -108,6 +108,8 @@ class WorkerTemplate:
     async def _fork(self, number: int, environment: Mapping[str, str], descriptors: Sequence[int]) -> int:
         loop = asyncio.get_running_loop()
         order = json.dumps([number, dict(environment)]).encode()
+        # Only now: the supervisor would never reap the orphans of operators' own policies.
+        set_process_option(_ADOPT_ORPHANS, 1)
         try:
             async with within(_ANSWER_S):
                 socket.send_fds(self._channel, [b"\n"], list(descriptors))
@@ -121,6 +123,8 @@ class WorkerTemplate:
             if isinstance(error, OSError):
                 raise OSError(_ENDED) from error
             raise
+        finally:
+            set_process_option(_ADOPT_ORPHANS, 0)
         if not answer:
             raise OSError(_ENDED)
         if (pid := int.from_bytes(answer)) == NO_PID:
@@ -177,6 +181,6 @@ def _can_have_template() -> bool:
         os.close(os.pidfd_open(os.getpid()))
         # A process that ignores SIGCHLD gets no exit status.
         has_status = signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
-        return has_status and has_one_thread() and set_process_option(_ADOPT_ORPHANS, 1)
+        return has_status and has_one_thread() and set_process_option(_ADOPT_ORPHANS, 0)
     except (AttributeError, OSError):
         return False

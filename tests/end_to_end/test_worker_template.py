@@ -134,6 +134,37 @@ UNUSED = {
 }
 """Modules that a worker does not need. Some take a tenth of a second, and all take memory."""
 
+LEAVES = """
+import subprocess
+from pathlib import Path
+
+def review(call):
+    Path(__file__).with_name("pid").write_text(str(subprocess.Popen(["sleep", "600"]).pid))
+"""
+
+
+def test_a_program_that_a_policy_leaves_behind_is_no_child_of_the_supervisor(
+    start_gateway: StartGateway, upstream: Upstream, tmp_path: Path
+) -> None:
+    """The supervisor never reads its status, so it would stay in the process table."""
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "leaves.py").write_text(LEAVES)
+    sections = {"policies": {"extra": ["leaves"]}}
+    gateway = start_gateway(folder=tmp_path, sections=sections, arguments=TWO)
+    assert _call(gateway) == 200
+    program = int((tmp_path / "policies" / "pid").read_text())
+    try:
+        worker = int(_status(program)["PPid"])
+        assert worker in gateway.children()
+        os.kill(worker, signal.SIGKILL)
+        gateway.wait_until(lambda: int(_status(program)["PPid"]) != worker)
+        assert int(_status(program)["PPid"]) != gateway.pid
+    finally:
+        os.kill(program, signal.SIGKILL)
+    gateway.wait_until(lambda: gateway.readiness().json()["checks"]["workers"] == "ok")
+    assert gateway.stop() == 0
+
+
 SHOWN = "modules: "
 SHOW_MODULES = f"""
 import json, os, sys
