@@ -222,6 +222,7 @@ class Workspace:
 
     ``states_overage_protection``: whether its file sets ``overage_protection``, or the default applies.
     ``alert_at_percent``: which used parts of a budget are worth an alert, ascending.
+    ``credentials`` are the secrets of all keys.
     """
 
     id: str
@@ -239,10 +240,13 @@ class Workspace:
     byok: Mapping[str, Byok] = _NO_ENTRIES
     rules: tuple[KeywordRule, ...] = ()
     heuristics: tuple[Heuristic, ...] = ()
+    credentials: tuple[Credential, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def credentials(self) -> Iterator[Credential]:
-        """The secrets of all keys."""
+    def __post_init__(self) -> None:
+        # Made once: a reload goes through those of all workspaces.
+        object.__setattr__(self, "credentials", tuple(self._make_credentials()))
+
+    def _make_credentials(self) -> Iterator[Credential]:
         for key in self.keys:
             yield Credential(self, key, key.hash)
             if key.previous_hash is not None:

@@ -62,7 +62,7 @@ class SettingsBuilder:
         self._shared_versions: Mapping[Path, int] = {}
         self._shared_files: Mapping[Path, FileCopy] = {}
         self._shared_error: SettingsError | None = None
-        self._is_shared_tried = False
+        self._is_shared_tried = self._is_built = False
         self._workspace_files: WorkspaceFiles | None = None
         self._digest = b""
 
@@ -107,6 +107,7 @@ class SettingsBuilder:
         workspaces.load(files, shared)
         self._sources.forget_others(workspaces.paths_read.union(self._shared_versions))
         problems += workspaces.choose_served()
+        self._is_built = True
         self._digest = sha256(shared.digest + workspaces.digests).digest()
         return BuiltSettings(shared, dict(workspaces.served), tuple(problems), self._digest)
 
@@ -137,8 +138,10 @@ class SettingsBuilder:
         Other files are parsed only if one of them may claim a key of this file.
         """
         checked = self.load_one(file)
+        if checked.error or (self._is_built and not self._workspaces.claims_more(file)):
+            return checked
         files = self._sources.list_toml(checked.shared.conf.paths.workspaces)
-        if checked.error or not self._workspaces.may_be_contested(file, files):
+        if not self._workspaces.may_be_contested(file, files):
             return checked
         self.build(self._running)
         errors = [error for error in self._workspaces.errors if error.file == file]

@@ -117,17 +117,34 @@ class WorkspaceFiles:
 
     def load_one(self, file: Path, shared: SharedSettings) -> tuple[Workspace | None, SettingsError | None]:
         """Load one file. Return its workspace, or its error: that of the file itself, whatever others claim."""
-        self.last_good.look([file.stem])
-        loaded = self._files[file.stem] = self._load(file, self._find_equal(shared))
+        name = file.stem
+        self.last_good.look([name])
+        before = self._files.get(name)
+        if before and before.parsed and before.parsed.text == self.last_good.text(name):
+            self._parsed_last_good[name] = before.parsed
+        loaded = self._load(file, self._find_equal(shared))
+        self._files[name] = loaded
         return loaded.workspace, loaded.error
+
+    def claims_more(self, file: Path) -> bool:
+        """Return whether ``file``, which has loaded, may claim a key that its workspace does not have yet.
+
+        Without errors, no other workspace has such a key in its last good text. So this workspace keeps its keys,
+        whatever others claim by now.
+        """
+        had = self._last_hashes(file.stem)
+        return bool(self.errors) or had is None or not frozenset(had).issuperset(self._hashes(file))
 
     def may_be_contested(self, file: Path, files: Iterable[Path]) -> bool:
         """Return whether a text of another workspace may claim a key of ``file``, which has loaded. Parse few texts."""
-        parsed = self._files[file.stem].parsed
-        hashes = frozenset(parsed.hashes if parsed else ())
+        hashes = self._hashes(file)
         return bool(hashes) and any(
             not hashes.isdisjoint(self._list_hashes(other)) for other in files if other != file
         )
+
+    def _hashes(self, file: Path) -> frozenset[str]:
+        parsed = self._files[file.stem].parsed
+        return frozenset(parsed.hashes if parsed else ())
 
     def _list_hashes(self, file: Path) -> Iterator[str]:
         """Yield at least the hashes that the file of a workspace, or its last good text, claims."""

@@ -257,8 +257,8 @@ def _expect(asked: RequestedChange) -> Callable[[Settings], bool] | None:
 def _find_served(edited: EditedFiles, workspace: str) -> Workspace | None:
     """Return a workspace as the files have it now. Raises ``SettingsError``."""
     files = edited.loaded.fork()
-    checked = files.check_workspace(edited.folder / f"{workspace}.toml")
-    return checked.workspace or files.load().workspaces.get(workspace)
+    loaded = files.load_workspace(edited.folder / f"{workspace}.toml")
+    return loaded.workspace or files.load().workspaces.get(workspace)
 
 
 def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:

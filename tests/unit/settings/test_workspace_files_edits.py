@@ -56,6 +56,11 @@ STATES: dict[str, Callable[[LiveSettings], object]] = {
     "a new file with the hash of another": lambda live: live.write(
         f"{FOLDER}/aaa.toml", f'name = "A"\n{KEY.format("x", HASH_A)}'
     ),
+    "a new file with the hash of the edited one": lambda live: live.write(
+        f"{FOLDER}/aaa.toml", f'name = "A"\n{KEY.format("x", HASH_B)}'
+    ),
+    "a file that takes the hash of the edited one": lambda live: live.edit(ACME, "c" * 64, HASH_B),
+    "a hash that two files already claim": lambda live: (live.edit(ACME, "c" * 64, HASH_B), live.after(2)),
     "a new file with an escaped hash": lambda live: (
         (live.folder / ACME).unlink(),
         live.write(f"{FOLDER}/aaa.toml", f'name = "A"\n{ESCAPED}'),
@@ -122,12 +127,18 @@ def many(live: LiveSettings) -> LiveSettings:
 
 def test_a_gateway_reads_no_other_file_for_an_edit(many: LiveSettings) -> None:
     file = many.folder / BETA
-    assert count(lambda: many.files.fork({file: NEW}).check_workspace(file)) == (1, 0)
+
+    def check(text: str) -> tuple[int, int]:
+        return count(lambda: many.files.fork({file: text}).check_workspace(file))
+
+    with_key = NEW + KEY.format("new", "f" * 64)
     assert count(lambda: many.files.fork().check_workspace(file)) == (0, 0)
+    assert (check(NEW), check(with_key)) == ((1, 0), (1, 0))
+    # A new key is searched in the files that changed since the gateway read them.
     many.edit(ACME, '"Acme"', '"ACME"')
-    assert count(lambda: many.files.fork({file: NEW}).check_workspace(file)) == (1, 1)
+    assert (check(NEW), check(with_key)) == ((1, 0), (1, 1))
     (many.folder / ACME).write_bytes(b'name = "\\u0041"')
-    assert count(lambda: many.files.fork({file: NEW}).check_workspace(file)) == (2, 1)
+    assert (check(NEW), check(with_key)) == ((1, 0), (2, 1))
 
 
 def test_a_command_parses_no_other_file_for_an_edit(many: LiveSettings) -> None:
