@@ -13,6 +13,7 @@ from addon.commands.usage_options import (
     REFUSALS,
     check_filters,
     check_names,
+    complete_by_option,
     parse_by_option,
     parse_moment_option,
     parse_status_option,
@@ -49,6 +50,7 @@ from addon.store.ledger.totals import GROUPS
     "--by",
     metavar="NAME[,NAME]",
     callback=parse_by_option,
+    shell_complete=complete_by_option,
     help=f"Only totals by one or two of {', '.join(GROUPS)}, or only {REFUSALS} or {LIMITS}."
     " Without it: recent calls, totals, refusals and limits.",
 )

@@ -63,6 +63,13 @@ def parse_by_option(context: click.Context, option: click.Parameter, text: str |
     return ",".join(parts)
 
 
+def complete_by_option(context: click.Context, option: click.Parameter, text: str) -> list[str]:  # noqa: ARG001
+    """Return the values of ``--by`` that begin with ``text``."""
+    first, comma, begun = text.rpartition(",")
+    names = [name for name in GROUPS if name != first] if comma else [*GROUPS, LIMITS, REFUSALS]
+    return [first + comma + name for name in names if name.startswith(begun)]
+
+
 def parse_status_option(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
     if text is None or is_status(text):
         return text

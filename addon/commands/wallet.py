@@ -54,7 +54,23 @@ def wallet() -> None:
     """Credit wallets, and show their balances and entries. Works while the gateway runs."""
 
 
-@wallet.command()
+class _Credit(click.Command):
+    """The command ``credit``. Its error of a negative amount, which looks like an option, names the right command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not error.option_name[1:2].isdecimal():
+                raise
+            # Click calls only the first digit the option.
+            raise click.UsageError(
+                "AMOUNT is negative; to take money out: tollgate wallet debit WORKSPACE AMOUNT --reference TEXT",
+                ctx,
+            ) from None
+
+
+@wallet.command(cls=_Credit)
 @click.argument("workspace")
 @click.argument("amount_nanousd", metavar="AMOUNT", callback=_parse_with(parse_amount))
 @click.option(

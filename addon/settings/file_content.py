@@ -22,7 +22,7 @@ MAX_FILE_BYTES: Final = 16 << 20
 NO_STAMP: Final = (-1, -1, -1)
 """The stamp of no file. It marks content that was read while the file changed, so that it is read again."""
 _TRIES: Final = 3
-_TEXT_SUFFIX: Final = ".toml"
+_TEXT_SUFFIXES: Final = (".toml", ".conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def read_content(path: Path) -> FileContent:
 
 def _read_once(path: Path, stamp: Stamp) -> FileContent:
     try:
-        if path.suffix == _TEXT_SUFFIX and stat.S_ISFIFO(path.stat().st_mode):
+        if path.suffix in _TEXT_SUFFIXES and stat.S_ISFIFO(path.stat().st_mode):
             # A read of a pipe waits for its writer. Only a secret may be in one.
             raise OSError(errno.EINVAL, "is a pipe, and not a file")
         with path.open("rb") as stream:

@@ -54,6 +54,9 @@ def back_up(ledger: Path, target: Path, *, overwrite: bool) -> CopyCheck:
         raise BackupRefused(f"{target} is the ledger itself")
     if not target.parent.is_dir():
         raise BackupRefused(f"{target.parent}: no such folder")
+    if target.exists() and not target.is_file():
+        # Such as /dev/null, in whose place --force would put the copy.
+        raise BackupRefused(f"{target}: is no regular file")
     if target.exists() and not overwrite:
         raise BackupRefused(f"{target} exists; --force replaces it")
     with private_file(target) as partial:
@@ -75,6 +78,8 @@ def restore(ledger: Path, source: Path, *, in_redis: bool, despite_discrepancies
     """
     if not source.exists():
         raise BackupRefused(f"{source}: no such file")
+    if not source.is_file():
+        raise BackupRefused(f"{source}: is no regular file")
     if source.resolve() == ledger.resolve():
         raise BackupRefused(f"{source} is the ledger itself")
     ledger.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """``tollgate ledger backup`` and ``restore``: whole, private and verified copies, and a ledger that is never lost."""
 
+import os
 import shutil
 import signal
 import stat
@@ -79,6 +80,14 @@ def test_a_backup_needs_a_ledger_and_a_folder(conf: Path, tmp_path: Path) -> Non
     empty = run(conf_in(tmp_path / "other"), "backup", str(tmp_path / "copy.db"))
     assert empty.stderr.startswith("Error: there is no ledger yet in ")
     assert (nowhere.exit_code, empty.exit_code) == (1, 1)
+
+
+def test_only_regular_files_are_replaced_and_restored(conf: Path, tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for words in (("backup", "--force"), ("restore",)):
+        refused = run(conf, *words, str(pipe))
+        assert (refused.exit_code, refused.stderr) == (1, f"Error: {pipe}: is no regular file\n")
+    assert pipe.is_fifo()
 
 
 def test_a_discrepancy_is_shown_and_backed_up_but_restored_only_on_request(

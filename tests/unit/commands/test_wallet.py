@@ -135,6 +135,8 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("acme", "0.0000000001"): (2, "'0.0000000001' has 10 fractional digits; at most 9 are possible"),
     ("acme", "9" * 5000): (2, "is too large"),
     ("acme", "--", "-5"): (2, "a negative AMOUNT needs a --reference that says what it corrects"),
+    ("acme", "-5"): (2, "AMOUNT is negative; to take money out: tollgate wallet debit WORKSPACE AMOUNT"),
+    ("acme", "5", "--refrence", "x"): (2, "No such option '--refrence'"),
     ("acme", "--", "--5"): (2, "'--5' is negative"),
     ("acme", "5", "--reference", ""): (2, "Invalid value for '--reference': must be printable"),
     ("acme", "5", "--reference", "a\nb"): (2, "Invalid value for '--reference': must be printable"),

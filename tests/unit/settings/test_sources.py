@@ -49,6 +49,12 @@ def test_a_pipe_in_place_of_a_file_is_reported_and_not_waited_for(conf_file: Pat
         load_settings(conf_file, {})
 
 
+def test_a_pipe_in_place_of_proxy_conf_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "proxy.conf")
+    with pytest.raises(SettingsError, match=r"proxy\.conf: is a pipe, and not a file$"):
+        load_settings(tmp_path / "proxy.conf", {})
+
+
 @pytest.mark.parametrize(
     ("key", "folder", "file"),
     [("workspaces", "no/folder", "no/folder"), ("catalog", "no", "no/families.toml")],
