@@ -12,7 +12,10 @@ from addon.text.table import Table
 type Link = Callable[[Mapping[str, Any]], str | None]
 """Returns the URL of a cell, given its row."""
 MAX_NARROW_COLUMNS: Final = 4
-"""The most columns that a telephone shows next to each other. It shows the rows of a wider table as cards."""
+"""The most columns that a telephone shows next to each other. It shows the rows of a wider table as cards.
+
+A column with whole texts or with charts counts twice.
+"""
 
 type MakeCell = Callable[[Mapping[str, Any]], Cell]
 """Returns a cell that is shown in its own way, given its row."""
@@ -70,7 +73,7 @@ class DataTable(Part):
             downloads=downloads,
             sortable=sortable,
             sort=self.query.text("sort") or usual_sort,
-            is_wide=len(shown) > MAX_NARROW_COLUMNS or any(row[0][0].kind == "whole" for row in rows),
+            is_wide=_is_wide(len(shown), rows),
             here=self.here,
             csv_url=self._data_url(table=name, format="csv"),
             json_url=self._data_url(table=name),
@@ -78,6 +81,13 @@ class DataTable(Part):
 
     def _data_url(self, **changes: str) -> str:
         return join_url(API + self.path, {**self.query.given(), **changes})
+
+
+def _is_wide(columns: int, rows: Sequence[Sequence[tuple[Cell, str | None]]]) -> bool:
+    if columns > MAX_NARROW_COLUMNS:
+        return True
+    wide = {place for row in rows for place, (cell, _) in enumerate(row) if cell.kind == "whole" or cell.svg}
+    return columns + len(wide) > MAX_NARROW_COLUMNS
 
 
 def _make_row(

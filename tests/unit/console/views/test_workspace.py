@@ -1,10 +1,13 @@
 """``/workspaces/ID``: settings, keys, limits, wallet and use of one workspace."""
 
+import re
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.console_html import render_page
 from rig.console_reading import NOW, load_page, open_new_ledger
 from rig.ledger import make_row
 from rig.rollups import build_all, write
@@ -83,6 +86,14 @@ def test_the_settings_are_those_in_force(conf_file: Path) -> None:
         "routing": True,
     }
     assert "own_key_unset" in [row["kind"] for row in records(view, "warnings")]
+
+
+def test_a_warning_is_not_cut_off(conf_file: Path) -> None:
+    reasons = [row["reason"] for row in records(load(conf_file, "acme"), "warnings")]
+    page = unescape(render_page(conf_file, "/workspaces/acme"))
+    shown = [re.sub("<wbr/?>", "", text) for text in re.findall('<bdi class="whole">(.*?)</bdi>', page)]
+    assert reasons
+    assert set(reasons) <= set(shown)
 
 
 def test_a_key_has_its_settings_its_use_and_its_last_call(conf_file: Path) -> None:
