@@ -1,8 +1,8 @@
 """``Detector``: finds the events of budgets, keys, circuits, the Safety Net, and files that do not load.
 
 A look reads the rows that are new since the last one, and the counters of their keys and workspaces. Every
-``FULL_LOOK_S`` it reads all counters, for credits, corrections and new settings. No call waits for it or does anything
-for it.
+``FULL_LOOK_S`` it reads all counters, for credits and corrections. After a reload it reads those of workspaces that
+changed. No call waits for it or does anything for it.
 """
 
 import asyncio
@@ -170,12 +170,15 @@ class Detector:
         self._add_rescues(new.fallbacks)
         self._find_rescues(found, settings, now)
         now_s = self._clock.monotonic_s()
-        is_full = settings is not self._settings or now_s - self._full_look_s >= FULL_LOOK_S
-        if is_full:
-            self._find_key_ends(found, settings, now)
-        await self._find_budgets(found, settings, None if is_full else new.callers, now)
-        if is_full:
+        changed = _find_changed(self._settings, settings)
+        if changed is None or now_s - self._full_look_s >= FULL_LOOK_S:
+            self._find_key_ends(found, settings.workspaces.values(), now)
+            await self._find_budgets(found, settings, None, now)
             self._full_look_s = now_s
+        else:
+            self._find_key_ends(found, changed, now)
+            callers = {(one.id, key_id) for one in changed for key_id in ("", *(key.id for key in one.keys))}
+            await self._find_budgets(found, settings, new.callers | callers, now)
 
     def _add_rescues(self, fallbacks: Iterable[Rescue]) -> None:
         now_s = self._clock.monotonic_s()
@@ -201,8 +204,8 @@ class Detector:
                 found.events.append(events.safety_net_carries(rescue, day, now))
                 found.marks[mark] = day
 
-    def _find_key_ends(self, found: FoundEvents, settings: Settings, now: datetime) -> None:
-        for workspace in settings.workspaces.values():
+    def _find_key_ends(self, found: FoundEvents, workspaces: Iterable[Workspace], now: datetime) -> None:
+        for workspace in workspaces:
             for key in workspace.keys:
                 for end in find_key_ends(key, now):
                     name, at = f"key {workspace.id} {key.id} {end.which}", format_utc(end.at)
@@ -271,6 +274,15 @@ class Detector:
         found.events += [events.threshold_crossed(budget, percent, now) for percent in crossed]
         if after is not None and after != mark:
             found.marks[budget.name] = f"{after.percent} {after.maximum} {after.period}"
+
+
+def _find_changed(before: Settings | None, now: Settings) -> Sequence[Workspace] | None:
+    """Return the workspaces that a reload has changed; None where more than workspaces has changed, or one is gone."""
+    if before is now:
+        return ()
+    if before is None or before.conf != now.conf or not before.workspaces.keys() <= now.workspaces.keys():
+        return None
+    return [one for name, one in now.workspaces.items() if before.workspaces.get(name) is not one]
 
 
 def _parse_mark(text: str | None) -> Mark | None:

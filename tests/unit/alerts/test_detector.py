@@ -1,7 +1,7 @@
-"""Rescued calls are counted once, whenever they are recorded and whatever fails in between."""
+"""Rescued calls are counted once, whatever fails in between. Only budgets that may have changed are read."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,15 +9,16 @@ from typing import Any, override
 
 import pytest
 from rig.ledger import make_row
-from rig.settings_files import write_files
+from rig.settings_files import ACME, CONF, MODELS, edit, write_files
 
 from addon.alerts.detector import Detector
 from addon.alerts.ledger_thread import LedgerThread
 from addon.runtime.clock import SYSTEM_CLOCK
-from addon.settings.settings import load_settings
+from addon.settings.settings import SettingsFiles, load_settings
 from addon.store.ledger.migrations import migrate
 from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
+from policies.limits import Counter
 from policies.utc_time import format_utc
 
 STEPS = 6
@@ -75,3 +76,48 @@ async def test_each_rescued_call_counts_once(tmp_path: Path, failing_step: int) 
     await store.close()
     assert (counted, failed) == (recorded, int(failing_step > 0))
     assert recorded > STEPS
+
+
+class WatchedStore(SqliteStore):
+    """A store that notes of which workspaces the counters are read."""
+
+    def __init__(self, database: Path) -> None:
+        super().__init__(database)
+        self.read: set[str] = set()
+
+    @override
+    async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:
+        self.read.add(workspace)
+        return await super().read_counters(workspace, counters)
+
+
+async def test_after_a_reload_only_workspaces_that_changed_are_read(tmp_path: Path) -> None:
+    files = SettingsFiles(write_files(tmp_path), {"OPENAI_KEY": "sk-obviously-fake"})
+    database = tmp_path / "tollgate.db"
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        migrate(connection)
+    store, ledger, now_s = WatchedStore(database), LedgerThread(database), 100.0
+    detector = Detector(ledger, store, Metrics("1"), SYSTEM_CLOCK)
+    conf = files.load().conf
+
+    async def look() -> set[str]:
+        nonlocal now_s
+        store.read.clear()
+        for _ in range(3):
+            now_s += 0.5
+            settings = files.look(now_s, conf)
+        await detector.look(settings, {})
+        return set(store.read)
+
+    assert await look() == {"acme", "beta"}
+    assert await look() == set()
+    edit(tmp_path / ACME, "active = true\n", "active = true\nrequest_cap = 5\n")
+    assert await look() == {"acme"}
+    edit(tmp_path / MODELS, "16384", "16385")
+    assert await look() == set()
+    edit(tmp_path / CONF, '"4"', '"5"')
+    assert await look() == {"acme", "beta"}
+    (tmp_path / ACME).unlink()
+    assert await look() == {"beta"}
+    await ledger.close()
+    await store.close()
