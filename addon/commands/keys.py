@@ -22,6 +22,7 @@ from addon.edits.revocation import revoke_key
 from addon.edits.toml_lines import Value, describe_changes, format_value
 from addon.edits.typed_settings import parse_length
 from addon.edits.workspace_files import ExistingWorkspaceError, UnknownWorkspaceError
+from addon.settings.errors import SettingsError
 from addon.settings.settings import SettingsFiles
 from addon.text.table import Table
 from policies.key_models import find_idle_patterns
@@ -175,12 +176,15 @@ def _warn_of_idle_patterns(conf_file: Path, workspace: str, key_id: str, changes
     """Name new patterns that allow no model. They are no error: the catalog may get the model later."""
     if not changes.get("models"):
         return
-    with report_errors():
+    try:
         settings = SettingsFiles(conf_file).load()
-    owner = settings.workspaces[workspace]
-    key = next(one for one in owner.keys if one.id == key_id)
-    for pattern in find_idle_patterns(key, owner, settings.models):
-        click.echo(f"warning: {pattern} matches no model of the catalog", err=True)
+    except SettingsError:
+        return  # The edit is made. Other programs may have broken a file since then.
+    if owner := settings.workspaces.get(workspace):
+        edited = [key for key in owner.keys if key.id == key_id]
+        idle = [pattern for key in edited for pattern in find_idle_patterns(key, owner, settings.models)]
+        for pattern in idle:
+            click.echo(f"warning: {pattern} matches no model of the catalog", err=True)
 
 
 def _make_row(owner: Workspace, key: Key) -> list[Any]:
