@@ -25,6 +25,7 @@ from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store.ledger.audit import AuditLine, AuditLog, Evidence, Outcome
 from addon.store.protocol import StoreUnavailable
+from addon.text.masking import mask_credentials
 from policies.model import Workspace
 
 log = logging.getLogger("tollgate.console")
@@ -138,7 +139,7 @@ class ChangeMaker:
             return await asyncio.shield(making)
         except (BusyError, UnavailableError) as error:
             if waiting.making is making:
-                waiting.making, waiting.fault = None, str(error)
+                waiting.making, waiting.fault = None, mask_credentials(str(error))
             raise
 
     def end_abandoned_intents(self) -> None:

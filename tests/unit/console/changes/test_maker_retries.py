@@ -71,11 +71,13 @@ async def test_a_credit_without_a_reference_that_is_sent_again_is_one_credit(
 
     def save_and_fail(*arguments: object) -> bool:
         save_entry(*arguments)  # type: ignore[arg-type]
-        raise OSError("the connection was lost")
+        raise OSError("the connection to redis://user:not-a-real-secret@redis.example was lost")
 
     monkeypatch.setattr(wallet, "save_entry", save_and_fail)
-    with pytest.raises(UnavailableError, match="the connection was lost"):
+    with pytest.raises(UnavailableError, match="was lost"):
         await maker.confirm(waiting, REQUESTER)
+    assert "redis.example was lost" in waiting.fault
+    assert "not-a-real-secret" not in waiting.fault
     monkeypatch.setattr(wallet, "save_entry", save_entry)
     result = maker.results.get(await maker.confirm(waiting, REQUESTER), REQUESTER.session)
     assert result is not None
