@@ -7,6 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+_NO_ADDRESS: Final[int] = getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
+"""The resolver's error of a name without an address. Not every system has it."""
+_HOST_ERRORS: Final = frozenset(
+    {errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN, socket.EAI_FAIL, _NO_ADDRESS}
+)
 _LISTENING: Final = "0A"
 _MAX_PROCESSES: Final = 10_000
 
@@ -19,7 +24,7 @@ def name_setting(section: str, option: str, port: int) -> Iterator[None]:
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
         owner = find_listener(port) if taken else None
-        is_host = error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
+        is_host = error.errno in _HOST_ERRORS
         hint = f"change {section} host" if is_host else f"change {section} port, or use serve {option}"
         reason = f"{error.strerror} by {owner}" if owner else error.strerror
         raise OSError(error.errno, f"{reason}: {hint}") from error

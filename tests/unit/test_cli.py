@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 from click.testing import CliRunner
-from rig.configuration import ROOT
+from rig.configuration import ROOT, environment
 
 from addon.cli import COMMANDS, main
 from addon.settings.api_keys import make_key
@@ -34,15 +34,15 @@ def test_a_key_in_place_of_a_name_is_not_shown() -> None:
 
 
 def test_help_and_completion_name_all_commands_and_import_none_of_them() -> None:
-    for environment, words in ({}, ["--help"]), ({"COMP_WORDS": "tollgate ", "COMP_CWORD": "1"}, []):
-        environment |= {"_TOLLGATE_COMPLETE": "zsh_complete"} if environment else {}
+    for variables, words in ({}, ["--help"]), ({"COMP_WORDS": "tollgate ", "COMP_CWORD": "1"}, []):
+        variables |= {"_TOLLGATE_COMPLETE": "zsh_complete"} if variables else {}
         code = (
             "import sys, atexit; from addon.cli import COMMANDS, main\n"
             "atexit.register(lambda: print(*(name for name in sys.modules if 'addon.commands' in name)))\n"
             f"main({words}, prog_name='tollgate')"
         )
         shown = subprocess.check_output(
-            [sys.executable, "-c", code], cwd=ROOT, text=True, env=os.environ | environment
+            [sys.executable, "-c", code], cwd=ROOT, text=True, env=os.environ | variables
         )
         assert {*COMMANDS} <= {*shown.split()}
         assert "addon.commands" not in shown
@@ -113,7 +113,7 @@ def test_a_deleted_current_folder_is_one_line(tmp_path: Path) -> None:
     for words in ("-m addon.cli check", "-m addon.cli keys list", "-m addon.cli serve"):
         ended = subprocess.run(
             ["/bin/sh", "-c", script, str(folder), sys.executable, *words.split()],
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env=environment({"PYTHONPATH": str(ROOT)}),
             capture_output=True,
             text=True,
             check=False,
