@@ -18,6 +18,7 @@ from addon.settings.errors import describe_error, suggest_name
 from addon.settings.file_content import decode_text, make_absolute, parse_toml
 from addon.settings.settings import SettingsFiles, load_conf
 from addon.settings.sources import Sources
+from addon.settings.toml_folders import TomlFolders
 from addon.settings.validation import validate
 from addon.settings.value_types import NAME, NAME_IS
 from addon.settings.workspace_schema import KeyTable, WorkspaceTable
@@ -131,10 +132,11 @@ def lock_workspaces(conf_file: Path) -> Iterator[Path]:
 
 def find_file(folder: Path, workspace: str) -> Path:
     """Return the file of a workspace. Raises ``UnknownWorkspaceError``."""
-    names = Sources().list_toml_names(folder)
+    folder = make_absolute(folder)
+    names = TomlFolders().list_names(folder)
     if f"{workspace}.toml" not in names:
         raise unknown_workspace_error(workspace, (Path(name).stem for name in names))
-    return make_absolute(folder) / f"{workspace}.toml"
+    return folder / f"{workspace}.toml"
 
 
 def read_file(folder: Path, workspace: str) -> WorkspaceFile:
@@ -162,7 +164,7 @@ def plan_new_file(folder: Path, workspace: str, text: str, summary: str) -> Plan
 
 def check_new_workspace(folder: Path, workspace: str) -> None:
     """Raise ``EditError`` where ``workspace`` exists or can't be a name."""
-    if f"{workspace}.toml" in Sources().list_toml_names(folder):
+    if f"{workspace}.toml" in TomlFolders().list_names(make_absolute(folder)):
         raise ExistingWorkspaceError(f'workspace "{workspace}" already exists')
     check_name(workspace, "a workspace")
 

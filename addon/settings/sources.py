@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from addon.settings.file_content import (
     read_content,
     read_stamp,
 )
+from addon.settings.toml_folders import TomlFolders
 
 OVERDUE_S: Final = 1.5
 """A file that changes for longer than this is read nevertheless."""
@@ -80,11 +81,9 @@ class Sources:
         self.is_copy = copies is not None
         self._overlay = {make_absolute(file): text.encode() for file, text in overlay.items()}
         self._files: dict[Path, _WatchedFile] = {}
-        self._folders: dict[Path, set[str] | None] = {}
-        self._not_made: set[Path] = set()
+        self._folders = TomlFolders()
         self._looked_at_s: float | None = None
         self._texts: set[Path] = set()
-        self._paths: dict[Path, Mapping[str, Path]] = {}
         self._known: Mapping[Path, FileContent] = {}
         self._last_version = 0
         self._versions_read: dict[Path, int] = {}
@@ -98,7 +97,7 @@ class Sources:
         They are for one short use: nothing of it comes back into these sources.
         """
         fork = Sources(overlay)
-        fork._paths = dict(self._paths)
+        fork._folders = self._folders.fork()
         fork._known = {path: watched.content for path, watched in self._files.items()}
         fork._last_version = self._last_version
         return fork
@@ -143,35 +142,14 @@ class Sources:
         return True
 
     def list_toml(self, folder: Path) -> list[Path]:
-        """Return the ``*.toml`` files of a folder by name, without hidden ones. Raises ``SettingsError``.
-
-        A folder that is not made yet has none: ``serve`` makes it at its first start. A folder that disappears is an
-        error.
-        """
+        """Return the ``*.toml`` files of a folder by name, as ``TomlFolders`` does. Raises ``SettingsError``."""
         folder = make_absolute(folder)
-        names = self.list_toml_names(folder)
-        files = {*self._paths_of(folder, names), *self._find_watched(folder)}
+        files = {*self._folders.list_files(folder), *self._find_watched(folder)}
         existing = {
             file for file in files if file not in self._files or not self._files[file].content.is_missing
         }
         existing.update(file for file in self._overlay if file.parent == folder)
         return sorted(existing, key=str)
-
-    def list_toml_names(self, folder: Path) -> set[str]:
-        """Return the names of the ``*.toml`` files of a folder, as ``list_toml``."""
-        folder = make_absolute(folder)
-        if folder not in self._folders:
-            self._folders[folder] = _list_toml_names(folder)
-            if self._folders[folder] is None and folder.parent.is_dir() and not folder.exists():
-                self._not_made.add(folder)
-        names = self._folders[folder]
-        if names is not None:
-            self._not_made.discard(folder)
-        elif folder in self._not_made:
-            names = set()
-        else:
-            raise SettingsError(folder, "", "no such folder")
-        return names
 
     def is_folder(self, path: Path) -> bool:
         """Return whether ``path`` is a folder, and watch it. In a copy, where no folder exists, return True."""
@@ -271,18 +249,17 @@ class Sources:
     def forget_others(self, files: set[Path]) -> None:
         """Stop watching all but ``files`` and the files that the folders list."""
         for file in [one for one in self._files if one not in files]:
-            if file.name not in (self._folders.get(file.parent) or ()):
+            if not self._folders.has(file):
                 del self._files[file]
 
     def _look_into(self, folder: Path) -> bool:
-        before, names = self._folders[folder], _list_toml_names(folder)
-        self._folders[folder] = names
-        for file in (folder / name for name in (names or set()) - (before or set())):
+        new_files = self._folders.look(folder)
+        for file in new_files or ():
             # A new file counts as missing until now. Like any other, it is read when it no longer changes.
             if file not in self._files:
                 missing = FileContent(None, _MISSING)
                 self._files[file] = _WatchedFile(missing, None, self._looked_at_s)
-        return names != before
+        return new_files is not None
 
     def _look_at(self, path: Path, watched: _WatchedFile, now_s: float) -> bool:
         before, now = watched.before, read_stamp(path)
@@ -314,26 +291,10 @@ class Sources:
         self._last_version += 1
         return replace(found, stamp=stamp, version=self._last_version)
 
-    def _paths_of(self, folder: Path, names: Collection[str]) -> Collection[Path]:
-        """Return the paths of names in a folder. They are kept, because a path is slow to make and to hash."""
-        known = self._paths.get(folder, {})
-        if known.keys() != names:
-            known = self._paths[folder] = {name: known.get(name) or folder / name for name in names}
-        return known.values()
-
     def _find_watched(self, folder: Path) -> Iterator[Path]:
         # The suffix is checked because proxy.conf may be in the same folder.
         toml = (file for file in self._files if str(file).endswith(".toml"))
         return (file for file in toml if os.path.dirname(str(file)) == str(folder))
-
-
-def _list_toml_names(folder: Path) -> set[str] | None:
-    # Editors keep hidden lock and swap files next to the real ones.
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return None
-    return {name for name in names if name.endswith(".toml") and not name.startswith(".")}
 
 
 def _describe_error(error: OSError) -> str:
