@@ -7,6 +7,7 @@ docs/configuration.md, "Edits".
 from collections.abc import Collection
 from contextlib import suppress
 from copy import copy
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +65,9 @@ class LastGood:
             for workspace, text in self._texts.items()
             if workspace not in self._on_disk or self._on_disk[workspace].content != text
         ]
-        for workspace in waiting[:MAX_WRITES]:
+        # A text that another process or ``keys revoke`` wrote since is never replaced: ``look`` reads it.
+        ours = (workspace for workspace in waiting if not self._is_changed(workspace))
+        for workspace in islice(ours, MAX_WRITES):
             self.write(workspace, self._texts[workspace])
 
     def write(self, workspace: str, text: bytes) -> None:
@@ -72,6 +75,10 @@ class LastGood:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(self._file(workspace), text)
         self._on_disk[workspace] = FileContent(read_stamp(self._file(workspace)), text)
+
+    def _is_changed(self, workspace: str) -> bool:
+        known, stamp = self._on_disk.get(workspace), read_stamp(self._file(workspace))
+        return stamp is not None and (known is None or stamp != known.stamp)
 
     def _read(self, workspace: str) -> bool:
         known = self._on_disk.get(workspace)

@@ -4,30 +4,27 @@ A file that does not load only adds a problem. Its workspace is served on its la
 docs/configuration.md, "Edits".
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from addon.settings.errors import Problem, SettingsError, join_errors
 from addon.settings.last_good import LastGood
+from addon.settings.parsed_text import ParsedText, describe_fault, find_hashes, parse_text
 from addon.settings.secrets import Secrets
 from addon.settings.shared_settings import SharedSettings
 from addon.settings.sources import FileCopy, Sources
 from addon.settings.workspace_builder import (
     duplicate_hash_error,
-    parse_workspace,
     resolve_last_good,
     resolve_workspace,
 )
 from addon.settings.workspace_schema import KeyTable, WorkspaceTable
 from policies.key_claims import SettledClaims, settle_claims
 from policies.model import Workspace
-
-_HASH: Final = re.compile(rb"[0-9A-Fa-f]{64}")
 
 
 class ServedText(NamedTuple):
@@ -36,16 +33,6 @@ class ServedText(NamedTuple):
     file: Path
     text: bytes
     refused: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _ParsedText:
-    """The text of a workspace file, with its table or its error."""
-
-    text: bytes
-    table: WorkspaceTable | None = None
-    error: SettingsError | None = None
-    hashes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +45,7 @@ class _WorkspaceFile:
     file: Path
     shared: SharedSettings
     versions: Mapping[Path, int]
-    parsed: _ParsedText | None = None
+    parsed: ParsedText | None = None
     workspace: Workspace | None = None
     error: SettingsError | None = None
 
@@ -75,7 +62,7 @@ class WorkspaceFiles:
         self.last_good = last_good
         self._shared: SharedSettings | None = None
         self._files: dict[str, _WorkspaceFile] = {}
-        self._parsed_last_good: dict[str, _ParsedText] = {}
+        self._parsed_last_good: dict[str, ParsedText] = {}
         self._last_good_versions: Mapping[Path, int] = {}
         self._broken: frozenset[str] = frozenset()
         self.errors: tuple[SettingsError, ...] = ()
@@ -153,10 +140,8 @@ class WorkspaceFiles:
         for one in {one for one in (text, last_good) if one is not None}:
             if known and known.parsed and known.parsed.text == one:
                 yield from known.parsed.hashes
-            elif b"\\" in one:  # TOML can write any character as an escape.
-                yield from _parse(file, one).hashes
             else:
-                yield from (found.decode().lower() for found in _HASH.findall(one))
+                yield from find_hashes(file, one)
 
     # Each workspace by itself.
 
@@ -189,18 +174,18 @@ class WorkspaceFiles:
             try:
                 text = self._sources.read(file)
                 known = before.parsed if before else None
-                parsed = known if known and known.text == text else _parse(file, text)
+                parsed = known if known and known.text == text else parse_text(file, text)
                 workspace = self._resolve(parsed, file, shared)
             except Exception as error:  # noqa: BLE001  (no file of one customer may stop the others)
-                return _WorkspaceFile(file, shared, versions, parsed, error=_settings_error(error, file))
+                return _WorkspaceFile(file, shared, versions, parsed, error=describe_fault(error, file))
         return _WorkspaceFile(file, shared, versions, parsed, workspace)
 
-    def _resolve(self, parsed: _ParsedText, file: Path, shared: SharedSettings) -> Workspace:
+    def _resolve(self, parsed: ParsedText, file: Path, shared: SharedSettings) -> Workspace:
         if parsed.table is None:
             raise parsed.error or AssertionError("a text has either a table or an error")
         return resolve_workspace(parsed.table, file, shared, Secrets(self._env, self._sources))
 
-    def _find_last_good(self, name: str) -> _ParsedText | None:
+    def _find_last_good(self, name: str) -> ParsedText | None:
         """Return the last good text of a workspace."""
         text = self.last_good.text(name)
         if text is None:
@@ -210,7 +195,7 @@ class WorkspaceFiles:
             return current.parsed
         parsed = self._parsed_last_good.get(name)
         if parsed is None or parsed.text != text:
-            parsed = self._parsed_last_good[name] = _parse(current.file, text)
+            parsed = self._parsed_last_good[name] = parse_text(current.file, text)
         return parsed if parsed.table else None
 
     # All workspaces together.
@@ -307,18 +292,3 @@ def remove_keys(workspace: Workspace, refused: frozenset[str]) -> Workspace:
         for key in keys
     )
     return replace(workspace, keys=kept)
-
-
-def _parse(file: Path, text: bytes) -> _ParsedText:
-    try:
-        table = parse_workspace(file, text)
-    except Exception as error:  # noqa: BLE001  (as in _load)
-        return _ParsedText(text, error=_settings_error(error, file))
-    return _ParsedText(text, table, hashes=tuple(one for key in table.keys for one in key.hashes))
-
-
-def _settings_error(error: Exception, file: Path) -> SettingsError:
-    """Return the error to report for a file. Leave out the message of an unknown one: it may hold a secret."""
-    if isinstance(error, SettingsError):
-        return error
-    return SettingsError(file, "", f"can't be loaded: {type(error).__name__}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,11 @@ def conf(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def maker(conf: Path) -> Iterator[ChangeMaker]:
-    made = ChangeMaker(lambda: SettingsFiles(conf, ENV).load(), SettingsFiles(conf))
+    files = SettingsFiles(conf)
+    settings, now_s = files.load(), count(1)
+    for _ in range(2):  # As a gateway, which has seen all files at rest.
+        files.look(next(now_s), settings.conf)
+    made = ChangeMaker(lambda: SettingsFiles(conf, ENV).load(), files)
     yield made
     made.close()
 

@@ -21,8 +21,9 @@ from addon.console.changes.form import Form
 from addon.console.changes.maker import MAX_WAITING, BusyError, ChangeMaker, RefusedError, Requester
 from addon.edits.keys import set_key
 from addon.settings.api_keys import hash_key
-from addon.settings.settings import load_settings
+from addon.settings.settings import SettingsFiles, load_settings
 from addon.store.ledger.report import open_report
+from unit.console.changes.conftest import ENV
 
 REQUESTER = Requester("203.0.113.9", "0123456789abcdef")
 CI = {"workspace": "acme", "key": "ci"}
@@ -152,8 +153,9 @@ async def test_a_key_is_changed_rotated_and_revoked(maker: ChangeMaker, conf: Pa
     assert [line["action"] for line in lines(conf)] == ["keys set", "keys set", "keys rotate", "keys revoke"]
 
 
-async def test_a_key_of_a_file_that_does_not_load_is_revoked(maker: ChangeMaker, conf: Path) -> None:
+async def test_a_key_of_a_file_that_never_loaded_is_revoked_in_the_file(conf: Path) -> None:
     edit(conf.parent / ACME, 'plan = "pro"', 'plan = "gold"')
+    maker = ChangeMaker(lambda: SettingsFiles(conf, ENV).load(), SettingsFiles(conf))
     token = await maker.show(keys.REVOKE, CI, {})
     waiting = maker.waiting.get(token, "")
     assert waiting is not None
@@ -163,6 +165,20 @@ async def test_a_key_of_a_file_that_does_not_load_is_revoked(maker: ChangeMaker,
     # It says that it is not done yet. But the file was changed, so there is a line.
     assert "active = false" in (conf.parent / ACME).read_text()
     assert [line["outcome"] for line in lines(conf)] == ["made"]
+
+
+async def test_a_key_of_a_file_that_does_not_load_any_more_stays_revoked(conf: Path) -> None:
+    files = SettingsFiles(conf)
+    settings = files.load()
+    maker = ChangeMaker(lambda: settings, files)
+    edit(conf.parent / ACME, 'plan = "pro"', 'plan = "gold"')
+    await make(maker, keys.REVOKE, CI)
+    # The gateway did not write its last good text before. It writes the one without the key.
+    files.keep()
+    for now_s in range(3):
+        after = files.look(now_s, settings.conf)
+    for found in (after, SettingsFiles(conf).load()):
+        assert [key.active for key in found.workspaces["acme"].keys] == [False, False]
 
 
 async def test_one_reference_is_credited_once(maker: ChangeMaker, conf: Path) -> None:
