@@ -3,13 +3,11 @@
 A test that needs other settings starts its own gateway with ``start_gateway``.
 """
 
-import gc
 import os
 import ssl
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,11 @@ from rig.configuration import Configuration, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.redis_stores import rig  # noqa: F401
+from rig.run_order import (  # noqa: F401
+    pytest_collection,
+    pytest_collection_modifyitems,
+    pytest_xdist_make_scheduler,
+)
 from rig.upstream import DeafPort, RefusingPort, Upstream
 
 # No result depends on the speed of the machine.
@@ -50,114 +53,6 @@ def _sharing_contexts(create: Callable[..., ssl.SSLContext]) -> Callable[..., ss
 
 for _client in (httpx, httpx2):
     _client._transports.default.create_ssl_context = _sharing_contexts(_client._config.create_ssl_context)  # type: ignore[attr-defined]
-
-TESTS = Path(__file__).parent
-LONG = [
-    TESTS / name
-    for name in (
-        "end_to_end/test_money_under_load.py",
-        "end_to_end/test_workers.py",
-        "end_to_end/test_worker_deaths.py",
-        "end_to_end/test_corpus_replay.py",
-        "end_to_end/test_crash.py",
-        "browser",
-        "end_to_end/canary",
-        "end_to_end/test_run_sh.py",
-        "end_to_end/test_fault_matrix.py",
-        "unit/store/ledger/test_file_processes.py",
-        "unit/answers/test_answers_corpus.py",
-        "unit/store/ledger/test_totals.py",
-        "unit/store/ledger/test_rollups.py",
-        "unit/store/test_protocol_model.py",
-        "unit/store/test_protocol_model_2.py",
-        "unit/store/test_protocol_model_3.py",
-        "end_to_end/test_alerts.py",
-        "unit/store/ledger/test_names.py",
-        "end_to_end/test_simulation.py",
-        "unit/answers/normalize/test_normalize_corpus.py",
-        "end_to_end/test_broken_files.py",
-        "unit/store/ledger/test_call_pages.py",
-        "unit/store/ledger/test_rollup_builder.py",
-    )
-]
-"""The files and folders that take longest, the longest first."""
-
-WAITING = [
-    TESTS / name
-    for name in (
-        "end_to_end/test_serve_drain.py",
-        "end_to_end/test_worker_template.py",
-        "end_to_end/test_reload.py",
-        "unit/store/test_pending_writes.py",
-        "unit/store/redis/test_store.py",
-        "unit/store/redis/test_rebuild.py",
-        "unit/commands/test_state.py",
-        "end_to_end/test_fallback_on_one_connection.py",
-        "end_to_end/test_stopped_process.py",
-        "unit/wire/test_http1_refusals.py",
-        "unit/store/test_measured.py",
-        "unit/store/redis/test_scripts.py",
-        "unit/store/redis/test_state.py",
-        "unit/store/redis/test_unconfirmed.py",
-        "unit/store/redis/test_circuits.py",
-        "unit/store/test_refusals.py",
-    )
-]
-"""Files that mostly wait for bounds of time to end. One process runs them all while the others keep the cores busy."""
-
-TOGETHER = ("tests/browser", "tests/end_to_end/canary")
-"""Folders whose files share a browser or a gateway. Each process that runs one of the files would need its own."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Exempt the objects of the collection from garbage collection: most of them live until the end of the run."""
-    gc.disable()
-    try:
-        if [Path(argument).resolve() for argument in session.config.args] == [TESTS]:
-            _import_own_share_first()
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-def _import_own_share_first() -> None:
-    """Let each process of the run compile other test files first. In the same order, each would compile all of them."""
-    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    for path in [*TESTS.rglob("*/conftest.py"), *sorted(TESTS.rglob("test_*.py"))[own::processes]]:
-        # pytest imports the module again and reports why it can't.
-        with suppress(Exception, pytest.skip.Exception):
-            import_module(".".join(path.relative_to(TESTS).with_suffix("").parts))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest files first, so that the processes of the run end at about the same time."""
-    first = [*WAITING, *LONG]
-    assert not [path for path in first if not path.exists()], (
-        "WAITING or LONG names a file that does not exist"
-    )
-    order = {path: place for place, path in enumerate(first)}
-    items.sort(key=lambda item: order.get(item.path, order.get(item.path.parent, len(order))))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Run all files of a folder of ``TOGETHER`` in one process, and all files of ``WAITING`` in one."""
-    from xdist.scheduler import LoadFileScheduling
-
-    waiting = {path.relative_to(config.rootpath).as_posix() for path in WAITING}
-
-    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            if file in waiting:
-                return "files that wait"
-            return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
-
-    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
-
 
 NO_BROWSER = "NO PAGE WAS TESTED IN A BROWSER"
 
