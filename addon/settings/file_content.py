@@ -83,6 +83,13 @@ def read_stamp(path: Path) -> Stamp:
     return (found.st_ctime_ns, found.st_size, found.st_ino)
 
 
+def describe_error(error: OSError) -> str:
+    """Return why a file can't be read, in a few words."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    return (error.strerror or "can't be read").lower()
+
+
 def decode_text(content: bytes, file: Path) -> str:
     """Return the bytes of ``file`` as text. Raises ``SettingsError``."""
     try:

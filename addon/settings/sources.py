@@ -21,6 +21,7 @@ from addon.settings.file_content import (
     FileContent,
     Stamp,
     decode_text,
+    describe_error,
     make_absolute,
     parse_toml,
     read_content,
@@ -165,7 +166,7 @@ class Sources:
         file = make_absolute(file)
         content = self._overlay[file] if file in self._overlay else self._find(file).content
         if isinstance(content, OSError):
-            raise SettingsError(file, "", _describe_error(content))
+            raise SettingsError(file, "", describe_error(content))
         self._texts.add(file)
         self._digest.update(b"%s\0%d\0%s" % (os.fsencode(file.name), len(content), content))
         return content
@@ -295,9 +296,3 @@ class Sources:
         # The suffix is checked because proxy.conf may be in the same folder.
         toml = (file for file in self._files if str(file).endswith(".toml"))
         return (file for file in toml if os.path.dirname(str(file)) == str(folder))
-
-
-def _describe_error(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    return (error.strerror or "can't be read").lower()
