@@ -104,6 +104,26 @@ def limits_to_watch(workspace: Workspace, now: datetime) -> Iterator[tuple[str |
 _NO_KEY = Key("", "")
 
 
+def make_budget(
+    workspace: str,
+    key_id: str | None,
+    limit: Limit,
+    spent_nanousd: int,
+    requests: int,
+    last_credit: tuple[str, int] | None,
+) -> Budget | None:
+    """Return a limit with its use; None for a wallet without a credit. ``last_credit`` is its id and nano-USD."""
+    if limit.kind != "wallet":
+        used = requests if limit.kind == "request_cap" else spent_nanousd
+        return Budget(workspace, key_id, limit.kind, limit.counter.period, used, limit.maximum)
+    if last_credit is None:
+        return None
+    credit_id, credit_nanousd = last_credit
+    # The counter of a wallet is its negative balance.
+    used = max(credit_nanousd + spent_nanousd, 0)
+    return Budget(workspace, None, "wallet", credit_id, used, credit_nanousd)
+
+
 class KeyEnd(Struct, frozen=True):
     """The end of a key, or of its ``previous`` secret. ``lead_s`` is which of the lead times has begun."""
 

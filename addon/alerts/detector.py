@@ -35,9 +35,9 @@ from policies.alert_rules import (
     find_crossed,
     find_key_ends,
     limits_to_watch,
+    make_budget,
 )
 from policies.circuit_breaker import LEAST_WORKSPACES, shared_name
-from policies.limits import Limit
 from policies.model import Workspace
 from policies.utc_time import format_utc
 
@@ -261,7 +261,7 @@ class Detector:
         for (key_id, limit), (spent_nanousd, requests) in zip(limits, used, strict=True):
             if limit.kind in ("wallet", "monthly_spend_cap"):
                 left_usd[limit.kind, workspace.id] = (limit.maximum - spent_nanousd) / 1e9
-            budget = _budget(workspace, key_id, limit, spent_nanousd, requests, credit)
+            budget = make_budget(workspace.id, key_id, limit, spent_nanousd, requests, credit)
             if budget:
                 self._find_thresholds(found, workspace.alert_at_percent, budget, now)
         return left_usd
@@ -290,23 +290,3 @@ def _parse_mark(text: str | None) -> Mark | None:
         return None
     percent, maximum, period = text.split(" ", 2)
     return Mark(period, int(maximum), int(percent))
-
-
-def _budget(
-    workspace: Workspace,
-    key_id: str | None,
-    limit: Limit,
-    spent_nanousd: int,
-    requests: int,
-    last_credit: tuple[str, int] | None,
-) -> Budget | None:
-    """Return a limit with its use. None for a wallet that never had a credit."""
-    if limit.kind != "wallet":
-        used = requests if limit.kind == "request_cap" else spent_nanousd
-        return Budget(workspace.id, key_id, limit.kind, limit.counter.period, used, limit.maximum)
-    if last_credit is None:
-        return None
-    credit_id, credit_nanousd = last_credit
-    # The counter of a wallet is its negative balance.
-    used = max(credit_nanousd + spent_nanousd, 0)
-    return Budget(workspace.id, None, "wallet", credit_id, used, credit_nanousd)
