@@ -56,7 +56,7 @@ def test_a_process_of_pages_that_hangs_ends_with_a_killed_gateway(
         explain = f"{gateway.admin_url}/api/v1/explain"
         asked = thread.submit(httpx.post, explain, data=form, timeout=BOUND_S, trust_env=False)
         gateway.wait_until((tmp_path / "policies" / "runs").exists)
-        [pages] = gateway.children()
+        [pages] = gateway.page_processes()
         with _watched(pages) as descriptor:
             gateway.kill()
             assert isinstance(asked.exception(BOUND_S), httpx.HTTPError)

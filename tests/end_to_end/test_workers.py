@@ -60,7 +60,8 @@ def test_the_number_of_workers_in_the_file_is_started(pair: Gateway) -> None:
 def test_one_worker_is_one_process_and_its_log_lines_have_no_number(
     gateway: Gateway, upstream: Upstream
 ) -> None:
-    assert gateway.children() == []
+    assert httpx.get(gateway.admin_url, timeout=BOUND_S, trust_env=False).status_code == 200
+    assert gateway.children() == []  # The process of pages is no worker.
     call_id = make_call(gateway).headers["x-request-id"]
     assert "worker" not in gateway.wait_for_log(lambda line: line.get("id") == call_id)
 

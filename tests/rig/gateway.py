@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -31,6 +31,7 @@ from rig.raw_clients import request_bytes
 type Process = subprocess.Popen[bytes] | ForkedProcess
 
 READY = "tollgate listening on "
+PAGES = "addon.console.page_process"
 
 
 class Gateway:
@@ -91,8 +92,12 @@ class Gateway:
         return self._process.pid
 
     def children(self) -> list[int]:
-        """Its workers: its running child processes but their template."""
-        return [pid for pid, name in self._child_names().items() if name != TEMPLATE_NAME]
+        """Its workers: its running child processes but their template and the process of pages."""
+        return [pid for pid, name in self._child_names().items() if name not in (TEMPLATE_NAME, PAGES)]
+
+    def page_processes(self) -> list[int]:
+        """The process that makes the pages of its console, if there is one."""
+        return [pid for pid, name in self._child_names().items() if name == PAGES]
 
     def template(self) -> int:
         """The process that its workers were forked from."""
@@ -101,7 +106,13 @@ class Gateway:
 
     def _child_names(self) -> dict[int, str]:
         listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
-        return {int(pid): Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").rstrip() for pid in listed}
+        names = {}
+        for pid in listed:
+            with suppress(FileNotFoundError, ProcessLookupError):  # It has just ended.
+                is_pages = PAGES.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+                name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").rstrip()
+                names[int(pid)] = PAGES if is_pages else name
+        return names
 
     @property
     def stderr(self) -> str:
