@@ -164,7 +164,11 @@ def _starting(
 def start_gateway(
     upstreams: dict[str, Any], authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartGateway]:
-    """Start a gateway with ``start(models=..., sections=...)``. It stops at the end of the module."""
+    """Start a gateway with ``start(models=..., sections=...)``. It stops at the end of the module.
+
+    The provider TESTER answers as usual first, whatever the last test of another module made it do.
+    """
+    upstreams["TESTER"].reset()
     with _starting(upstreams, authority, tmp_path_factory) as start:
         yield start
 
