@@ -98,17 +98,21 @@ def run(
     configure_logging()
     conf = load_conf(conf_file)
     with worker_template(conf) if (workers or conf.listen.workers) > 1 else nullcontext() as template:
-        start = Start(takeover, take_sockets(os.environ), take_service_manager(os.environ), template)
+        start = Start(takeover, take_sockets(os.environ), take_service_manager(os.environ))
         conf.paths.workspaces.mkdir(exist_ok=True)
         files, settings, demo_key = _load(conf_file, conf.paths.workspaces, strict=strict)
         settings = settings.with_listen(host=host, port=port, workers=workers).with_admin_port(admin_port)
+        announce = partial(_announce, _make_welcome(demo_key, settings) if demo_key else None, write)
         with without_collection():
             if settings.conf.listen.workers > 1:
-                from addon.serve.supervisor import supervise as serve_with
+                from addon.serve.supervisor import supervise
+
+                served = supervise(files, settings, announce, start, template)
             else:
-                from addon.serve.server import serve as serve_with
-        welcome = _make_welcome(demo_key, settings) if demo_key else None
-        asyncio.run(serve_with(files, settings, partial(_announce, welcome, write), start))
+                from addon.serve import server
+
+                served = server.serve(files, settings, announce, start)
+        asyncio.run(served)
 
 
 def _load(conf_file: Path, folder: Path, *, strict: bool) -> tuple[SettingsFiles, Settings, str | None]:

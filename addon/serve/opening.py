@@ -20,7 +20,6 @@ from addon.serve.running_gateway import Running, find_running
 from addon.serve.systemd import InheritedSockets, ServiceManager
 from addon.serve.takeover_offer import Offer
 from addon.serve.takeover_protocol import socket_file
-from addon.serve.worker_template import WorkerTemplate
 from addon.settings.settings import Settings
 
 log = logging.getLogger("tollgate.takeover")
@@ -28,15 +27,11 @@ log = logging.getLogger("tollgate.takeover")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a gateway starts: whether it takes over a running one, and what the service manager gave it.
-
-    ``template`` is for its workers, if there are several.
-    """
+    """How a gateway starts: whether it takes over a running one, and what the service manager gave it."""
 
     is_takeover: bool = False
     inherited: InheritedSockets = field(default_factory=InheritedSockets)
     manager: ServiceManager = field(default_factory=lambda: ServiceManager(""))
-    template: WorkerTemplate | None = None
 
 
 class Service(Protocol):

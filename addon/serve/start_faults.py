@@ -3,7 +3,7 @@
 from mitmproxy.exceptions import OptionsError
 
 from addon.serve.running_gateway import TakeoverFailed
-from addon.serve.worker_process import WorkerFailed
+from addon.serve.worker_status import WorkerFailed
 from addon.settings.errors import SettingsError
 from addon.store.protocol import StoreUnavailable
 

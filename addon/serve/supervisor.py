@@ -21,8 +21,7 @@ from addon.serve.signals import stop_signals
 from addon.serve.snapshot_writer import SnapshotWriter
 from addon.serve.worker_folder import make_worker_folder
 from addon.serve.worker_pool import WorkerPool
-from addon.serve.worker_process import WorkerFailed
-from addon.serve.worker_status import CHECKS, ReadinessQuestion, merged_checks
+from addon.serve.worker_status import CHECKS, ReadinessQuestion, WorkerFailed, merged_checks
 from addon.serve.worker_template import WorkerTemplate
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import SNAPSHOT_KEY_VARIABLE
@@ -191,7 +190,11 @@ class Supervisor:
 
 
 async def supervise(
-    files: SettingsFiles, settings: Settings, announce: Callable[[str], None], start: Start
+    files: SettingsFiles,
+    settings: Settings,
+    announce: Callable[[str], None],
+    start: Start,
+    template: WorkerTemplate | None,
 ) -> None:
     """Serve with several workers until SIGTERM, SIGINT or a takeover. Call ``announce`` with the URL when ready.
 
@@ -202,7 +205,7 @@ async def supervise(
     with stop_signals() as stop, opened(settings, files.conf_file, start) as opening:
         settings = settings.with_listen(port=opening.ports["listen"].number)
         with make_worker_folder(settings) as folder:
-            supervisor = Supervisor(files, settings, folder, opening.ports, start.template)
+            supervisor = Supervisor(files, settings, folder, opening.ports, template)
             try:
                 if opening.running is None:
                     await supervisor.open_admin()

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from addon.serve.listening_sockets import Port, group_by_address, spread
-from addon.serve.worker_process import WorkerFailed, WorkerProcess
+from addon.serve.worker_process import WorkerProcess
+from addon.serve.worker_status import WorkerFailed
 from addon.serve.worker_template import WorkerTemplate
 from addon.telemetry.worker_metrics import WorkerMetrics
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from addon.runtime.deadline import within
-from addon.serve.worker_status import WorkerStatus
+from addon.serve.worker_status import WorkerFailed, WorkerStatus
 from addon.serve.worker_template import ForkedWorker, WorkerTemplate
 from addon.settings.errors import describe_error
 from addon.telemetry.admin import Readiness
@@ -28,10 +28,6 @@ ANSWER_LOOK_S = 0.02
 
 
 type _Process = asyncio.subprocess.Process | ForkedWorker
-
-
-class WorkerFailed(Exception):  # noqa: N818  (like StoreUnavailable: no fault of the caller)
-    """A worker did not start, or did not end. The message is one line for operators."""
 
 
 class WorkerProcess:

@@ -19,6 +19,10 @@ CHECKS = ("settings", "store", "drain", "platform_keys", "circuits")
 """The checks of each worker."""
 
 
+class WorkerFailed(Exception):  # noqa: N818  (like StoreUnavailable: no fault of the caller)
+    """A worker did not start, or did not end. The message is one line for operators."""
+
+
 class ReadinessQuestion:
     """The file with which a supervisor asks all its workers for their readiness.
 
