@@ -35,7 +35,7 @@ HOST = r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+;=]++|%[0-9A-Fa-f]{2})+
 _FIELD = re.compile(rf"\r\n({TOKEN}++):[ \t]*+([^\r]*+)(?=\r\n)")
 _HEAD_BYTES = bytes({*b"\t\r\n", *range(0x20, 0x100)} - {0x7F})
 _REQUEST_LINE = re.compile(rf"({TOKEN}++) ([!-~]++) HTTP/(1\.[01])\r\n")
-_STATUS_LINE = re.compile(rf"HTTP/(1\.[01]) ([1-5][0-9][0-9])(?: {VALUE}*+)?\r\n")
+_STATUS_LINE = re.compile(rf"HTTP/(1\.[01]) ([1-9][0-9][0-9])(?: {VALUE}*+)?\r\n")
 _ABSOLUTE = re.compile(r"https?://([^/?]*+)(.*)", re.IGNORECASE)
 _HOST = re.compile(HOST)
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,19}")
@@ -118,7 +118,8 @@ def parse_request_head(raw: bytes) -> RequestHead:
 def parse_response_head(raw: bytes) -> ResponseHead:
     """Return the head of an answer; ``raw`` is all of it, from the status line to the blank line.
 
-    Raises HttpSyntaxError, also for a status outside 100 to 599.
+    The status is any from 100 to 999; one above 599 means a failure of the server. Raises HttpSyntaxError.
+    Source: RFC 9110, 15, "Status Codes".
     """
     line, headers = _parse_lines(raw, _STATUS_LINE.match)
     if line is None:

@@ -21,6 +21,8 @@ MAX_TITLE_CHARS = 2_000
 # The frame of Google's debug messages.
 _DEBUG_OPENING = re.compile(r"\[ORIGINAL ERROR\] (?:generic::\w{1,64}: )?")
 _DEBUG_DETAILS = "[google.rpc.error_details_ext]"
+# Words and numbers in brackets before a sentence: "[400] …", "[[tool:f]] …".
+_TAGS = re.compile(r"(?:\[{1,2}[\w.:#/-]{1,100}+\]{1,2}\s*+)++")
 
 
 class FoundMessage(NamedTuple):
@@ -72,15 +74,16 @@ def _without_debug_frame(text: str) -> str:
 def _json_in(text: str) -> Any:
     """Return ``text`` parsed as JSON, or the error object in it, or None."""
     inside = re.search(r'\{\s*"(?:error"|type"\s*:\s*"error")', text[:MAX_SENTENCE_CHARS])
-    start = 0 if text.startswith(("{", "[", '"')) else inside.start() if inside else None
-    if start is None:
-        return None
-    try:
-        value, end = json.JSONDecoder().raw_decode(text, start)
-    except (ValueError, RecursionError):
-        return None
-    # Anything may follow an object (a second one, an end of an event). But `"a" is not b` is a sentence, not JSON.
-    return value if isinstance(value, dict) or end == len(text) else None
+    starts = [0] if text.startswith(("{", "[", '"')) else []
+    for start in [*starts, inside.start()] if inside else starts:
+        try:
+            value, end = json.JSONDecoder().raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        # Anything may follow an object (a second one, an end of an event). But `"a" is not b` is a sentence, not JSON.
+        if isinstance(value, dict) or end == len(text):
+            return value
+    return None
 
 
 def _is_sentence(text: str) -> bool:
@@ -89,7 +92,8 @@ def _is_sentence(text: str) -> bool:
         return False
     if re.fullmatch(r"\$\{?\w+\}?", text):
         return False  # the name of a template's variable that its server did not fill in
-    return any(map(str.isalpha, text)) and not re.match(r"\{|\[\s*[^\sA-Za-z]", text)
+    words = text[tags.end() :] if (tags := _TAGS.match(text)) else text
+    return any(map(str.isalpha, words or text)) and not re.match(r"\{|\[\s*[^\sA-Za-z]", words or text)
 
 
 def _read_list(items: list[Any], depth: int) -> FoundMessage | None:

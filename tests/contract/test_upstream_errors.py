@@ -46,6 +46,8 @@ NORMALIZED: list[tuple[int, int, str, str]] = [
     (529, 502, "upstream_error", "api_error"),
     (520, 502, "upstream_error", "api_error"),
     (599, 502, "upstream_error", "api_error"),
+    (600, 502, "upstream_error", "api_error"),
+    (999, 502, "upstream_error", "api_error"),
     (302, 502, "upstream_error", "api_error"),
     (304, 502, "upstream_error", "api_error"),
 ]

@@ -38,7 +38,7 @@ BAD_TARGETS = (
     b"ftp://gateway.test/", b"http://gateway.test\\@other.test/", b"//gateway.test\t", b"gateway.test:80",
 )
 BAD_STATUS_LINES = (
-    b"HTTP/1.1 000 x", b"HTTP/1.1 999 x", b"HTTP/1.1 099 x", b"HTTP/1.1 600 x", b"HTTP/1.1 20 x", b"HTTP/1.1 2 OK",
+    b"HTTP/1.1 000 x", b"HTTP/1.1 099 x", b"HTTP/1.1 1000 x", b"HTTP/1.1 20 x", b"HTTP/1.1 2 OK",
     b"HTTP/1.1 2000 x", b"HTTP/1.1 200x", b"HTTP/1.1  200 x", b"HTTP/2 200 x", b"HTTP/1.1", b"ICY 200 OK", b"",
     b"HTTP/1.1 +20 x", b"HTTP/1.1 200 \0", b"HTTP/1.1 \xb200 x", b" HTTP/1.1 200 x", b"HTTP/1.1\t200 x",
     b"HTTP/01.1 200 OK", b"HTTP/11.1 200 OK", b"HTTP/1.01 200 OK", b"HTTP/5.6 200 OK", b"http/1.1 200 OK",

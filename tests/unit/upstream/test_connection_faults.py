@@ -30,7 +30,7 @@ HOSTILE: dict[str, tuple[bytes, bytes | None]] = {
         None,
     ),
     "gzip as its framing": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok", None),
-    "status 999": (b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n", None),
+    "status 099": (b"HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n", None),
     "a head that is too long": (b"HTTP/1.1 200 OK\r\nA: " + b"a" * 66_000 + b"\r\n\r\n", None),
     "a head without end": (b"HTTP/1.1 200 OK\r\nA: " + b"a" * 200_000, None),
     "junk as a chunk size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nok\r\n", None),
