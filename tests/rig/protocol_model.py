@@ -29,6 +29,7 @@ WORKSPACES = {
     "bare": Workspace("bare", "Bare", "pro", KEYS["bare"], monthly_spend_cap_nanousd=90_000),
 }
 RPM = {"acme": 3, "bare": 2}
+MINUTE_US = 60_000_000
 CALLERS = [(workspace, key) for workspace, keys in KEYS.items() for key in keys]
 
 
@@ -71,20 +72,43 @@ def mode_of(max_cost: MaxCost) -> Mode:
     return "byok" if max_cost == NOT_METERED else "payg"
 
 
+@dataclass(frozen=True)
+class Moment:
+    """A moment of the store's clock, in µs: not before ``since``, and not after ``until``."""
+
+    since: int
+    until: int
+
+
 @dataclass
 class Model:
     """The model: everything that has happened."""
 
-    takes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WORKSPACES, 0))
+    takes: dict[str, list[Moment]] = field(default_factory=lambda: {name: [] for name in WORKSPACES})
     calls: dict[str, Call] = field(default_factory=dict)
     credits: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def take(self, workspace: str) -> bool:
-        """Take a token and return whether there was one."""
-        if self.takes[workspace] == RPM[workspace]:
-            return False
-        self.takes[workspace] += 1
-        return True
+    def take(self, workspace: str, wait_us: int, since_us: int, until_us: int) -> None:
+        """Check what a store said between two moments of its clock: 0 for a token, or in how many µs one is back.
+
+        A token is back a minute after it was taken. One that is back between the two moments may count or not.
+        """
+        taken, limit = self.takes[workspace], RPM[workspace]
+        may_be_out = [one for one in taken if one.until + MINUTE_US > since_us]
+        are_out = [one for one in taken if one.since + MINUTE_US > until_us]
+        if not wait_us:
+            assert len(are_out) < limit, "a token too many"
+            taken.append(Moment(since_us, until_us))
+            return
+        assert len(may_be_out) >= limit, "a token too few"
+        first = may_be_out[: len(may_be_out) - len(are_out) + 1]
+        waits = [(one.since + MINUTE_US - until_us, one.until + MINUTE_US - since_us) for one in first]
+        assert any(least <= wait_us <= most for least, most in waits), f"{wait_us} is not in {waits}"
+
+    def age_takes(self, by_us: int) -> None:
+        """Make all takes older."""
+        for taken in self.takes.values():
+            taken[:] = [Moment(one.since - by_us, one.until - by_us) for one in taken]
 
     def count(self, includes: Callable[[Call], bool]) -> CounterUse:
         calls = [call for call in self.calls.values() if includes(call)]

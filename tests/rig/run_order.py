@@ -31,8 +31,6 @@ LONG = [
         "unit/store/ledger/test_totals.py",
         "unit/store/ledger/test_rollups.py",
         "unit/store/test_protocol_model.py",
-        "unit/store/test_protocol_model_2.py",
-        "unit/store/test_protocol_model_3.py",
         "end_to_end/test_alerts.py",
         "unit/store/ledger/test_names.py",
         "end_to_end/test_simulation.py",

@@ -1,7 +1,7 @@
 """Both kinds of stores for tests: calls to use them with, and a view of their data."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import redis
 from msgspec.structs import replace
 from pydantic import SecretStr
 
+from addon.runtime.clock import SYSTEM_CLOCK, monotonic_us
 from addon.store.ledger.report import ledger_counters
 from addon.store.ledger.verify import verify, verify_redis
 from addon.store.protocol import HoldRequest, Settlement, Store, WalletEntry
@@ -164,6 +165,30 @@ class StoreLocation:
             for name, text in client.hgetall(CIRCUITS).items():
                 failures, began_us, retry_us = map(int, text.split(":"))
                 client.hset(CIRCUITS, name, f"{failures}:{began_us - by_us}:{max(retry_us - by_us, 0)}")
+
+    def now_us(self) -> int:
+        """Return the time of the clock that counts tokens, in µs."""
+        if not self.url:
+            return monotonic_us(SYSTEM_CLOCK)
+        with self._redis() as client:
+            seconds, micros = client.time()
+        return int(seconds) * 1_000_000 + int(micros)
+
+    def age_takes(self, workspaces: Iterable[str], by_us: int) -> None:
+        """Make the takes of tokens older by ``by_us``, so that no clock has to change."""
+        if not self.url:
+            with self._connected() as connection:
+                connection.execute(
+                    "UPDATE takes SET began_at_us = began_at_us - ?, taken_at_us = taken_at_us - ?",
+                    (by_us, by_us),
+                )
+            return
+        with self._redis() as client:
+            for key in (keys_of(workspace).takes for workspace in workspaces):
+                for member, at in client.zrange(key, 0, -1, withscores=True):
+                    total, count, began = member.split(":")
+                    client.zrem(key, member)
+                    client.zadd(key, {f"{total}:{count}:{int(began) - by_us}": int(at) - by_us})
 
     def circuits(self) -> list[str]:
         """Return the names of the stored circuits."""

@@ -25,23 +25,18 @@ async def test_a_full_bucket_takes_less_than_64_kib(rig: Rig, limit_rpm: int) ->
     assert 0 < rig.server.command("PTTL", bucket) <= 61_000
 
 
-async def shift(rig: Rig, by_us: int) -> None:
-    """Move all takes in time, as if Redis's clock had moved in the other direction."""
-    takes = "tollgate:{acme}:takes"
-    for member, at in rig.server.command("ZRANGE", takes, 0, -1, "WITHSCORES"):
-        total, count, began = member.split(":")
-        rig.server.command("ZREM", takes, member)
-        moved = f"{total}:{count}:{int(began) + by_us}"
-        rig.server.command("ZADD", takes, int(at) + by_us, moved)
+def age_takes(rig: Rig, by_us: int) -> None:
+    """Make all takes older, or with a negative time newer, as if Redis's clock had moved."""
+    rig.location.age_takes([WORKSPACE], by_us)
 
 
 async def test_a_token_comes_back_a_minute_after_it_was_taken(rig: Rig) -> None:
     store = await rig.open()
     assert await takes(store, WORKSPACE, 2)
-    await shift(rig, -30_000_000)
+    age_takes(rig, 30_000_000)
     assert await takes(store, WORKSPACE, 2)
     assert not await takes(store, WORKSPACE, 2)
-    await shift(rig, -31_000_000)
+    age_takes(rig, 31_000_000)
     assert await takes(store, WORKSPACE, 2)
     assert not await takes(store, WORKSPACE, 2)
 
@@ -50,7 +45,7 @@ async def test_after_an_idle_minute_there_is_a_full_burst(rig: Rig) -> None:
     store = await rig.open()
     for _ in range(2):
         assert [await takes(store, WORKSPACE, 500) for _ in range(501)] == [True] * 500 + [False]
-        await shift(rig, -61_000_000)
+        age_takes(rig, 61_000_000)
 
 
 async def test_a_clock_that_goes_back_admits_no_extra_call_and_blocks_for_at_most_a_minute(
@@ -58,7 +53,7 @@ async def test_a_clock_that_goes_back_admits_no_extra_call_and_blocks_for_at_mos
 ) -> None:
     store = await rig.open()
     assert [await takes(store, WORKSPACE, 3) for _ in range(2)] == [True, True]
-    await shift(rig, 3_600_000_000)
+    age_takes(rig, -3_600_000_000)
     assert [await takes(store, WORKSPACE, 3) for _ in range(2)] == [True, False]
-    await shift(rig, -61_000_000)
+    age_takes(rig, 61_000_000)
     assert [await takes(store, WORKSPACE, 3) for _ in range(4)] == [True, True, True, False]
