@@ -79,8 +79,9 @@ find_python() {
     if [ -z "$found" ] && uv_works && uv python install --quiet 3.13 >&2; then
         found=$(uv python find 3.13)
     fi
-    [ -n "$found" ] || die "found no working Python 3.12 or newer. Install one with ssl, sqlite3 and venv" \
-        "(on Debian and Ubuntu: apt install python3 python3-venv), or name one in TOLLGATE_PYTHON."
+    [ -n "$found" ] || die "found no working Python 3.12 or newer. Install uv (https://docs.astral.sh/uv), and this" \
+        "command gets a Python with it. Or install one with ssl, sqlite3 and venv (on newer Debian and Ubuntu:" \
+        "apt install python3 python3-venv), or name one in TOLLGATE_PYTHON."
     printf '%s\n' "$found"
 }
 

@@ -97,13 +97,26 @@ def _check_platform_keys(
     lacking = [one for one in providers if one.unset_variables and one.name in used]
     others = [one for one in providers if one.platform_secret is not None and one.name in used]
     if lacking and not others and any(one.builtin and one.name in used for one in providers):
-        # Two providers may share a variable; each is named once.
-        variables = ", ".join(dict.fromkeys(variable for one in lacking for variable in one.unset_variables))
+        variables = _join_variables(lacking)
         reason = f"no platform key is set, so only the built-in provider answers; set one of {variables}"
         yield SettingsWarning("platform_key_unset", "providers", "", "", reason)
         return
+    unserved = [one for one in lacking if not one.platform_keys]
+    if len(unserved) > 1:
+        names = ", ".join(one.name for one in unserved)
+        reason = (
+            f"no platform key is set for {names}, so their models serve only calls with customers' own keys;"
+            f" the variables are {_join_variables(unserved)}"
+        )
+        yield SettingsWarning("platform_key_unset", "providers", "", "", reason)
     for provider in lacking:
-        yield _describe_unset(provider)
+        if provider.platform_keys or len(unserved) == 1:
+            yield _describe_unset(provider)
+
+
+def _join_variables(providers: Iterable[Provider]) -> str:
+    """Return the variables that are not set, each once: two providers may share one."""
+    return ", ".join(dict.fromkeys(variable for one in providers for variable in one.unset_variables))
 
 
 def _describe_unset(provider: Provider) -> SettingsWarning:

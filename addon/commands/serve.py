@@ -12,7 +12,7 @@ import click
 
 from addon.commands.errors import missing_conf_hint
 from addon.commands.options import conf_option
-from addon.runtime.listening import base_url
+from addon.commands.serve_first_run import make_demo, make_welcome, renew_demo_model
 from addon.runtime.quick_imports import without_collection
 from addon.serve.detach import announce_detached, detach
 from addon.serve.opening import Start
@@ -20,10 +20,7 @@ from addon.serve.standard_files import open_standard_files, print_line, print_no
 from addon.serve.systemd import take_service_manager, take_sockets
 from addon.serve.worker_template import worker_template
 from addon.settings.errors import Problem, SettingsError, describe_error
-from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
-from addon.settings.overview import find_closed_reason
 from addon.settings.settings import Settings, SettingsFiles, load_conf
-from addon.store.wallet import make_credit, save_entry
 from addon.telemetry.logs import configure_logging
 from addon.text.unprintable import escape_unprintable
 
@@ -102,7 +99,7 @@ def run(
         conf.paths.workspaces.mkdir(exist_ok=True)
         files, settings, demo_key = _load(conf_file, conf.paths.workspaces, strict=strict)
         settings = settings.with_listen(host=host, port=port, workers=workers).with_admin_port(admin_port)
-        announce = partial(_announce, _make_welcome(demo_key, settings) if demo_key else None, write)
+        announce = partial(_announce, make_welcome(demo_key, settings) if demo_key else None, write)
         with without_collection():
             if settings.conf.listen.workers > 1:
                 from addon.serve.supervisor import supervise
@@ -121,8 +118,8 @@ def _load(conf_file: Path, folder: Path, *, strict: bool) -> tuple[SettingsFiles
     settings = files.load()
     if strict and settings.problems:
         raise _strict_error(settings.problems)
-    demo_key = None if settings.workspaces or settings.problems else _first_run(folder, settings)
-    if demo_key:
+    demo_key = None if settings.workspaces or settings.problems else make_demo(folder, settings)
+    if demo_key or renew_demo_model(conf_file, settings):
         files = SettingsFiles(conf_file)
         settings = files.load()
     return files, settings, demo_key
@@ -134,51 +131,9 @@ def _announce(welcome: Callable[[str], str] | None, write: Callable[[str], None]
         print_notice(welcome(url))
 
 
-def _make_welcome(demo_key: str, settings: Settings) -> Callable[[str], str]:
-    """Return a function of the public URL that returns a first call, and where the console shows it."""
-    admin = settings.conf.admin
-    is_served = admin.port and find_closed_reason(settings) is None
-    console = _SEE_IT.format(url=base_url(admin.host, admin.port)) if is_served else ""
-    return lambda url: _TRY_IT.format(url=url, key=demo_key) + console
-
-
 def _strict_error(problems: Sequence[Problem]) -> SettingsError:
     """Return the error of the last broken file, and print those of the others."""
     *others, last = problems
     for problem in others:
         print_notice(escape_unprintable(f"tollgate: {problem}"))
     return last.error
-
-
-def _first_run(folder: Path, settings: Settings) -> str | None:
-    """Create the demo workspace if the sandbox can answer its calls. Show its key at once: the start may still fail."""
-    sandbox = (model.slug for model in settings.models.values() if model.active and model.provider.builtin)
-    default_model = next(sandbox, None)
-    if default_model:
-        save_entry(settings.conf, make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
-    key = create_demo_workspace(folder, default_model) if default_model else None
-    print_notice(_MADE.format(key=key) if key else _NO_WORKSPACE)
-    return key
-
-
-_MADE = """
-A workspace "demo" was made. Its key is shown this once:
-
-  {key}
-"""
-
-_TRY_IT = """\
-Try it:
-
-  curl {url}/v1/chat/completions \\
-    -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
-    -d '{{"messages": [{{"role": "user", "content": "Hello"}}]}}'
-"""
-
-_SEE_IT = """
-Then see it in the console, in a browser:  {url}/
-"""
-
-_NO_WORKSPACE = """\
-No workspace has a key yet. Make one:     ./run.sh keys create NAME --new
-Its calls are paid from its wallet:       ./run.sh wallet credit NAME USD"""

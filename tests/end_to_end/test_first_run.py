@@ -17,6 +17,8 @@ from rig.configuration import environment
 from rig.gateway import Gateway
 from rig.money import USD, select
 from rig.processes import Shipped, curl_line, run_to_its_end, shown_keys
+from rig.settings_files import edit
+from rig.upstream import Upstream
 
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE
 from addon.settings.settings import load_conf
@@ -47,6 +49,22 @@ def _status(gateway: Gateway, key: str, model: str = "sandbox-chat") -> tuple[in
     return answer.status_code, answer.json().get("error", {}).get("code")
 
 
+def _run_curl(command: str) -> dict[str, Any]:
+    """Run what the first run shows, as it stands, and return the answer."""
+    if shutil.which("curl") is None:
+        pytest.skip("this machine has no curl")
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=BOUND_S,
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
 def _slugs(gateway: Gateway) -> set[str]:
     return {
         row["modelSlug"]
@@ -58,17 +76,7 @@ def test_the_first_run_shows_a_curl_line_that_works(start: Start) -> None:
     gateway = start()
     command = curl_line(gateway)
     assert gateway.url in command
-    if shutil.which("curl") is None:
-        pytest.skip("this machine has no curl")
-    done = subprocess.run(
-        ["bash", "-c", command],
-        env=environment({}),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=BOUND_S,
-    )
-    answer = json.loads(done.stdout)
+    answer = _run_curl(command)
     assert (answer["model"], answer["choices"][0]["finish_reason"]) == ("sandbox-chat", "stop")
     assert "Hello" in answer["choices"][0]["message"]["content"]
     row = gateway.wait_for_row(lambda _row: True)
@@ -163,18 +171,40 @@ def test_no_workspace_is_made_if_the_settings_do_not_load(tmp_path: Path) -> Non
     assert not list(tmp_path.rglob("demo.toml"))
 
 
-def test_with_a_provider_key_there_is_no_sandbox_and_keys_create_makes_the_first_key(
+def _call_openai_at(folder: Path, upstream: Upstream) -> None:
+    """Let the catalog of a fresh clone name ``upstream`` as OPENAI."""
+    Shipped().write(folder)
+    edit(folder / "catalog_data" / "providers.toml", "https://api.openai.com/v1", upstream.base_url)
+
+
+def test_with_a_provider_key_the_first_run_calls_that_provider(
+    start: Start, tmp_path: Path, upstream: Upstream
+) -> None:
+    _call_openai_at(tmp_path, upstream)
+    gateway = start(environment=PROVIDER_KEY)
+    answer = _run_curl(curl_line(gateway))
+    row = gateway.wait_for_row(lambda _row: True)
+    assert (row["workspace"], row["provider"], row["status"]) == ("demo", "OPENAI", 200)
+    assert answer["model"] == row["model_slug"]
+    assert any(f"{answer['model']} of OPENAI" in line for line in gateway.stderr_lines)
+    assert not any(slug.startswith("sandbox-") for slug in _slugs(gateway))
+    unset = [line for line in gateway.stderr_lines if "platform_key_unset" in line]
+    assert len(unset) == 1
+    assert "ANTHROPIC_API_KEY, GEMINI_API_KEY" in unset[0]
+    assert _credits(tmp_path) == [FIVE_DOLLARS]
+
+
+def test_without_a_model_to_answer_there_is_no_demo_and_keys_create_makes_the_first_key(
     start: Start, tmp_path: Path
 ) -> None:
-    gateway = start(environment=PROVIDER_KEY)
+    edit(Shipped().write(tmp_path), 'enabled = "auto"', "enabled = false")
+    gateway = start()
     assert shown_keys("\n".join(gateway.stderr_lines)) == set()
     assert any("./run.sh keys create NAME --new" in line for line in gateway.stderr_lines)
-    assert "gpt-4o-mini" in _slugs(gateway)
-    assert not any(slug.startswith("sandbox-") for slug in _slugs(gateway))
 
     key = _tollgate(tmp_path, "keys", "create", "acme", "--new").strip()
     gateway.wait_for_log(lambda line: line["message"].startswith("settings reloaded"))
-    gateway.wait_until(lambda: _status(gateway, key) == (400, "invalid_state"))
+    gateway.wait_until(lambda: _status(gateway, key, "gpt-4o-mini") == (403, "byok_required"))
     assert not list(tmp_path.rglob("demo.toml"))
     assert _credits(tmp_path) == []
 
@@ -188,12 +218,18 @@ def _tollgate(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_provider_key_after_the_first_run_ends_only_the_sandbox(start: Start) -> None:
+def test_a_provider_key_after_the_first_run_moves_the_demo_to_that_provider(
+    start: Start, tmp_path: Path, upstream: Upstream
+) -> None:
+    _call_openai_at(tmp_path, upstream)
     first = start()
-    curl_line(first)
-    [key] = shown_keys("\n".join(first.stderr_lines))
+    command = curl_line(first)
     assert "sandbox-chat" in _slugs(first)
     assert first.stop() == 0
     second = start(environment=PROVIDER_KEY)
-    assert _status(second, key) == (400, "invalid_state")
-    assert "sandbox-chat" not in _slugs(second)
+    said = "\n".join(second.stderr_lines)
+    assert 'The workspace "demo" called sandbox-chat' in said
+    assert "model_unserved" not in said
+    answer = _run_curl(command.replace(first.url, second.url))
+    assert answer["model"] in _slugs(second)
+    assert second.wait_for_row(lambda row: row["provider"] == "OPENAI")["status"] == 200

@@ -224,6 +224,20 @@ def test_a_python_that_does_not_work_is_refused_in_one_sentence(tmp_path: Path):
     assert err.startswith("tollgate: TOLLGATE_PYTHON=/nonexistent/python is no working Python 3.12 or newer")
 
 
+def test_without_any_python_the_hint_names_uv_which_brings_one(tmp_path: Path):
+    script = make_project(tmp_path / "project")
+    # No system has this version, and the PATH has no Python at all.
+    script.write_text(script.read_text().replace("for minor in 19 18 17 16 15 14 13 12;", "for minor in 99;"))
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "dirname", "tr", "readlink", "cat"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    status, out, err = run(script, PATH=str(tools), TOLLGATE_PYTHON="")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("tollgate: found no working Python 3.12 or newer. Install uv")
+    assert "TOLLGATE_PYTHON" in err
+
+
 def test_the_lock_files_pin_and_hash_every_package_and_name_no_host():
     for lock in ("requirements.lock", "requirements-test.lock"):
         text = (ROOT / lock).read_text()

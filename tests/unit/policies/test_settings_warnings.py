@@ -168,6 +168,22 @@ def test_a_warning_names_what_can_not_serve(case: Case) -> None:
         assert reason in warning.reason
 
 
+def test_one_warning_names_all_providers_without_a_platform_key() -> None:
+    """Else a first try with one key has a line for each of fifteen other providers."""
+    names = ("A", "B", "C")
+    providers = {
+        name: replace(PROVIDERS["BARE"], name=name, unset_variables=(f"{name}_KEY",)) for name in names
+    }
+    # Another has one of its two keys.
+    providers["C"] = replace(providers["C"], platform_keys=(SecretStr("one"),))
+    models = {name: replace(MODELS["gpt"], slug=name, provider=one) for name, one in providers.items()}
+    unserved, resting = find_warnings(providers, models, {"acme": ACME}, NOW)
+    assert (unserved.kind, unserved.name, unserved.key) == ("platform_key_unset", "", "")
+    assert unserved.reason.startswith("no platform key is set for A, B, so their models serve only calls")
+    assert unserved.reason.endswith("; the variables are A_KEY, B_KEY")
+    assert (resting.name, resting.reason) == ("C", "C_KEY is not set; the other keys are used")
+
+
 def test_without_any_platform_key_one_warning_names_all_variables() -> None:
     """The built-in provider answers then, so this is a first try of the program."""
     sandbox = replace(MODELS["gpt"], slug="sandbox", provider=PROVIDERS["SANDBOX"])

@@ -1,0 +1,104 @@
+"""The workspace ``demo`` that a first run makes, what it shows of it, and its model once a provider has a key."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from addon.edits.workspace_files import EditError
+from addon.edits.workspaces import set_workspace
+from addon.runtime.listening import base_url
+from addon.serve.standard_files import print_notice
+from addon.settings.errors import SettingsError, describe_error
+from addon.settings.first_run import (
+    DEMO,
+    WELCOME_NANOUSD,
+    WELCOME_REFERENCE,
+    create_demo_workspace,
+    find_demo_model,
+)
+from addon.settings.overview import find_closed_reason
+from addon.settings.settings import Settings
+from addon.store.wallet import make_credit, save_entry
+from addon.text.unprintable import escape_unprintable
+from policies.model import Model
+
+
+def make_demo(folder: Path, settings: Settings) -> str | None:
+    """Create the demo workspace if a model can answer its calls. Show its key at once: the start may still fail."""
+    model = find_demo_model(settings.models.values())
+    if model:
+        save_entry(settings.conf, make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
+    key = create_demo_workspace(folder, model.slug) if model else None
+    if key is None or model is None:
+        print_notice(_NO_WORKSPACE)
+        return None
+    print_notice(_MADE.format(key=key) + ("" if model.provider.builtin else _describe_spend(model)))
+    return key
+
+
+def renew_demo_model(conf_file: Path, settings: Settings) -> bool:
+    """Let the demo call a provider where the built-in one, which it was made for, no longer answers.
+
+    Return whether its file has changed. Where it can't be written, say which command does it.
+    """
+    demo, model = settings.workspaces.get(DEMO), find_demo_model(settings.models.values())
+    before = settings.models.get(demo.default_model or "") if demo else None
+    if before is None or before.active or not before.provider.builtin or model is None:
+        return False
+    try:
+        set_workspace(conf_file, DEMO, {"default_model": model.slug})
+    except (EditError, SettingsError, OSError) as error:
+        reason = escape_unprintable(describe_error(error))
+        print_notice(_NOT_RENEWED.format(before=before.slug, model=model.slug, reason=reason))
+        return False
+    print_notice(_RENEWED.format(before=before.slug, model=model.slug) + _describe_spend(model))
+    return True
+
+
+def make_welcome(key: str, settings: Settings) -> Callable[[str], str]:
+    """Return a function of the public URL that returns a first call, and where the console shows it."""
+    admin = settings.conf.admin
+    is_served = admin.port and find_closed_reason(settings) is None
+    console = _SEE_IT.format(url=base_url(admin.host, admin.port)) if is_served else ""
+    return lambda url: _TRY_IT.format(url=url, key=key) + console
+
+
+def _describe_spend(model: Model) -> str:
+    return _SPENDS.format(model=model.slug, provider=model.provider.name, usd=WELCOME_NANOUSD // 10**9)
+
+
+_MADE = """
+A workspace "demo" was made. Its key is shown this once:
+
+  {key}
+"""
+
+_SPENDS = """
+Its calls go to {model} of {provider}, and its wallet of ${usd} bounds what they cost.
+"""
+
+_RENEWED = """
+The workspace "demo" called {before}, which is off because a provider key is set.
+"""
+
+_NOT_RENEWED = """
+The workspace "demo" calls {before}, which is off because a provider key is set. Its file can't be changed
+({reason}), so let its owner run:
+
+  ./run.sh workspaces set demo --default-model {model}
+"""
+
+_TRY_IT = """\
+Try it:
+
+  curl {url}/v1/chat/completions \\
+    -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
+    -d '{{"messages": [{{"role": "user", "content": "Hello"}}]}}'
+"""
+
+_SEE_IT = """
+Then see it in the console, in a browser:  {url}/
+"""
+
+_NO_WORKSPACE = """\
+No workspace has a key yet. Make one:     ./run.sh keys create NAME --new
+Its calls are paid from its wallet:       ./run.sh wallet credit NAME USD"""
