@@ -218,7 +218,7 @@ run_tests() {
     # Run one file more at a time than there are cores, because many tests wait. The user's arguments come last and win:
     # `-n 0` runs all tests in one process.
     workers=$("$venv/bin/python" -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
-    "$venv/bin/python" -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder "$@" || failed=1
+    "$venv/bin/python" -m pytest -n "$workers" "$@" || failed=1
     wait "$!" || failed=1
     cat "$lint_output"
     rm -f "$lint_output"

@@ -18,14 +18,12 @@ import trustme
 from hypothesis import HealthCheck, settings
 from rig.bounds import BOUND_S
 from rig.configuration import Configuration, model, new_key, provider, workspace
+from rig.failure_lines import pytest_configure  # noqa: F401
 from rig.gateway import Gateway
+from rig.parallel_run import pytest_addoption, pytest_runtestloop  # noqa: F401
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.redis_stores import rig  # noqa: F401
-from rig.run_order import (  # noqa: F401
-    pytest_collection,
-    pytest_collection_modifyitems,
-    pytest_xdist_make_scheduler,
-)
+from rig.run_order import pytest_collection, pytest_collection_modifyitems  # noqa: F401
 from rig.upstream import DeafPort, RefusingPort, Upstream
 
 # No result depends on the speed of the machine.

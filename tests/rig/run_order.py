@@ -4,12 +4,8 @@ A process takes the next file when it is done with one. So the longest files com
 """
 
 import gc
-import os
-from collections.abc import Generator
-from contextlib import suppress
-from importlib import import_module
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -65,31 +61,19 @@ WAITING = [
 ]
 """Files that mostly wait for bounds of time to end. One process runs them all while the others keep the cores busy."""
 
-TOGETHER = ("tests/browser", "tests/end_to_end/canary")
+TOGETHER = (TESTS / "browser", TESTS / "end_to_end" / "canary")
 """Folders whose files share a browser or a gateway. Each process that runs one of the files would need its own."""
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Exempt the objects of the collection from garbage collection: most of them live until the end of the run."""
     gc.disable()
     try:
-        if [Path(argument).resolve() for argument in session.config.args] == [TESTS]:
-            _import_own_share_first()
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _import_own_share_first() -> None:
-    """Let each process of the run compile other test files first. In the same order, each would compile all of them."""
-    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    for path in [*TESTS.rglob("*/conftest.py"), *sorted(TESTS.rglob("test_*.py"))[own::processes]]:
-        # pytest imports the module again and reports why it can't.
-        with suppress(Exception, pytest.skip.Exception):
-            import_module(".".join(path.relative_to(TESTS).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -102,18 +86,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path, order.get(item.path.parent, len(order))))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Run all files of a folder of ``TOGETHER`` in one process, and all files of ``WAITING`` in one."""
-    from xdist.scheduler import LoadFileScheduling
-
-    waiting = {path.relative_to(config.rootpath).as_posix() for path in WAITING}
-
-    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            if file in waiting:
-                return "files that wait"
-            return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
-
-    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+def groups_of(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
+    """Return the items that one process runs one after another: those of a file, of a folder of ``TOGETHER``, or of
+    ``WAITING``."""
+    groups: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        folder = next((folder for folder in TOGETHER if folder in item.path.parents), item.path)
+        groups.setdefault(WAITING[0] if item.path in WAITING else folder, []).append(item)
+    return list(groups.values())
