@@ -1,6 +1,7 @@
 """``tollgate serve``: settings, first run, then the server, or the supervisor of several workers."""
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -71,6 +72,7 @@ def serve(
         )
     except START_FAULTS as error:
         others = len(error.others) if isinstance(error, SettingsError) else 0
+        logging.shutdown()  # The error comes last.
         hint = f" ({others} more: tollgate check)" if others else missing_conf_hint(error)
         click.echo(escape_unprintable(f"tollgate: {describe_error(error)}{hint}"), err=True)
         sys.exit(1)

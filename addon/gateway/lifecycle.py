@@ -30,6 +30,7 @@ from addon.store.ledger.rollup_builder import RollupBuilder
 from addon.store.measured import MeasuredStore
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, Store, StoreUnavailable
 from addon.telemetry.admin import Admin, Readiness
+from addon.telemetry.logs import count_dropped_lines
 from addon.telemetry.metric_families import Gauges
 from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens
@@ -170,6 +171,7 @@ class Lifecycle:
         self.metrics.set_upstream_connections(
             open_now=pool.open, idle_now=pool.idle, opened=pool.opened, reused=pool.reused
         )
+        self.metrics.set_dropped_log_lines(count_dropped_lines())
         counts = count_circuits(self.store.open_circuits())
         kinds: tuple[tuple[Mode, CircuitScope], ...] = (
             ("payg", "all"),

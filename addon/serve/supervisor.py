@@ -27,6 +27,7 @@ from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import SNAPSHOT_KEY_VARIABLE
 from addon.settings.watcher import Watcher
 from addon.telemetry.admin import Admin, Readiness
+from addon.telemetry.logs import count_dropped_lines
 from addon.telemetry.metric_families import Gauges
 from addon.telemetry.metrics import FOLDER_VARIABLE
 from addon.telemetry.worker_metrics import WorkerMetrics
@@ -177,15 +178,16 @@ class Supervisor:
         return Readiness(ready, checks)
 
     async def _metrics(self) -> tuple[int, str, bytes]:
-        return 200, *self.metrics.render(self._find_own_gauges())
+        return 200, *self.metrics.render(self._find_own_numbers())
 
     def _read_gauges(self) -> Gauges:
-        return self.metrics.read_gauges(self._find_own_gauges())
+        return self.metrics.read_gauges(self._find_own_numbers())
 
-    def _find_own_gauges(self) -> Mapping[str, float]:
+    def _find_own_numbers(self) -> Mapping[str, float]:
         return {
             "tollgate_reload_failed": bool(self.watcher.error or self._snapshots.fault),
             "tollgate_settings_age_seconds": self.watcher.age_s,
+            "tollgate_log_lines_dropped": count_dropped_lines(),
         }
 
 

@@ -2,23 +2,21 @@
 
 Everything goes through stdlib logging, except the line of a call: Tollgate's own loggers from INFO, all others from
 WARNING. Several processes may share one stderr. So only whole lines are written, together at most as many bytes as a
-pipe takes in one piece, and no line is longer than that.
+pipe takes in one piece, and no line is longer than that. A thread writes them (``log_queue``).
 """
 
 import asyncio
 import json
 import logging
-import os
-import select
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _quote
 from typing import IO, Literal
 
 from addon.telemetry.log_format import OURS, QUIET, WHOLE_BYTES, JsonFormatter, fit, is_ours
+from addon.telemetry.log_queue import LogQueue
 from addon.text.errors import ErrorAnswer
 from addon.text.masking import mask_credentials
 from policies.exchange import Exchange
@@ -35,17 +33,32 @@ _CALL_LINE = (
 )
 
 
-class _Handler(logging.Handler):
-    """Passes whole lines to ``write``. A later ``configure_logging`` finds the handler to replace by this type.
+class _Stream:
+    """A stream without a file, which is written at once."""
 
-    While an event loop runs, the lines of one turn share one system call. A warning never waits.
+    dropped = 0
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def put(self, lines: bytes) -> None:
+        print(lines.decode(), end="", file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Do nothing: no line waits."""
+
+
+class _Handler(logging.Handler):
+    """Passes whole lines on. A later ``configure_logging`` finds the handler to replace by this type.
+
+    While an event loop runs, the lines of one turn share one system call. A warning does not wait for the others.
     """
 
-    def __init__(self, write: Callable[[bytes], None], worker: int | None) -> None:
+    def __init__(self, stream: IO[str], worker: int | None) -> None:
         super().__init__()
         self.setFormatter(JsonFormatter(worker))
         self.worker_field = "" if worker is None else f', "worker": {worker}'
-        self._write = write
+        self.queue = self._open(stream)
         self._waiting = b""
         self._flush_due = False
 
@@ -81,7 +94,26 @@ class _Handler(logging.Handler):
             self._flush_due = False
             lines, self._waiting = self._waiting, b""
             if lines:
-                self._write(lines)
+                self.queue.put(lines)
+
+    def close(self) -> None:
+        """Write what waits, as ``LogQueue.close`` does. The end of the process calls this."""
+        self.queue.close()
+        super().close()
+
+    def _open(self, stream: IO[str]) -> LogQueue | _Stream:
+        try:
+            return LogQueue(stream.fileno(), self._describe_dropped)
+        except OSError:
+            return _Stream(stream)
+
+    def _describe_dropped(self, count: int) -> bytes:
+        event = {"event": "log lines dropped", "lines": count}
+        fields = {"name": OURS, "levelno": logging.WARNING, "levelname": "WARNING", **event}
+        message = "%d log lines before this one could not be written, and are dropped"
+        return (
+            self.format(logging.makeLogRecord({"msg": message, "args": (count,), **fields})).encode() + b"\n"
+        )
 
     def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
         # Levels on loggers are not enough: an option of mitmproxy may open the root logger for everything.
@@ -92,8 +124,9 @@ def configure_logging(stream: IO[str] | None = None, worker: int | None = None) 
     """Send all logs to ``stream`` (default: stderr), one JSON object a line. A second call replaces the first."""
     for earlier in [handler for handler in _root.handlers if isinstance(handler, _Handler)]:
         earlier.flush()
+        earlier.close()
         _root.removeHandler(earlier)
-    _root.addHandler(_Handler(_writer(stream or sys.stderr), worker))
+    _root.addHandler(_Handler(stream or sys.stderr, worker))
     # No line shows these fields, so do not collect them for each record (logging HOWTO, "Optimization").
     for detail in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
         setattr(logging, detail, False)
@@ -102,23 +135,9 @@ def configure_logging(stream: IO[str] | None = None, worker: int | None = None) 
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _writer(stream: IO[str]) -> Callable[[bytes], None]:
-    """Return a function that writes to the file of ``stream`` without its buffer, or to a stream without a file."""
-    try:
-        file = stream.fileno()
-    except OSError:
-        return lambda lines: print(lines.decode(), end="", file=stream, flush=True)
-    return partial(_write_all, file)
-
-
-def _write_all(file: int, lines: bytes) -> None:
-    while lines:
-        try:
-            lines = lines[os.write(file, lines) :]
-        except BlockingIOError:
-            select.select([], [file], [])
-        except OSError:
-            return  # A closed stderr can't be reported anywhere, and calls must go on.
+def count_dropped_lines() -> int:
+    """Return how many lines of this process could not be written."""
+    return sum(handler.queue.dropped for handler in _root.handlers if isinstance(handler, _Handler))
 
 
 def log_call(exchange: Exchange, now_s: float, event: Literal["call", "refusal"]) -> None:

@@ -181,6 +181,7 @@ _FAMILIES: Iterable[Family] = (
         STORE_BUCKETS_S,
     ),
     Family("tollgate_store_errors", "counter", "How often the store failed.", ("operation",)),
+    Family("tollgate_log_lines_dropped", "counter", "Log lines that could not be written."),
     Family("tollgate_alerts", "counter", "Alerts that were found.", ("type",)),
     Family(
         "tollgate_alert_deliveries", "counter", "Attempts to send alerts, and alerts given up.", ("outcome",)

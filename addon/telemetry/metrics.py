@@ -122,6 +122,7 @@ class Metrics:
         self._previous_secret_last_use = self._cells("tollgate_previous_secret_last_use_time_seconds")
         self._connections_open = self._cells("tollgate_upstream_connections", "open")
         self._connections_idle = self._cells("tollgate_upstream_connections", "idle")
+        self._log_lines_dropped = self._cells("tollgate_log_lines_dropped")
         self._opened = self._cells("tollgate_upstream_connections_opened")
         self._reused = self._cells("tollgate_upstream_connections_reused")
         self.store: dict[StoreOperation, StoreCells] = {
@@ -237,6 +238,10 @@ class Metrics:
         """Set the metrics of the connection pool. ``opened`` and ``reused`` are totals since the start."""
         self._connections_open[0], self._connections_idle[0] = open_now, idle_now
         self._opened[0], self._reused[0] = opened, reused
+
+    def set_dropped_log_lines(self, total: int) -> None:
+        """Set how many log lines of this process could not be written since its start."""
+        self._log_lines_dropped[0] = total
 
     def set_broken_files(self, files: Sequence[Path]) -> None:
         """Set which settings files do not load. A file that is missing now becomes 0."""

@@ -15,7 +15,7 @@ from addon.telemetry.metric_families import FAMILIES, Gauges, Numbers, Rendered,
 
 type _Sums = dict[Series, list[float]]
 
-_NO_GAUGES: Mapping[str, float] = MappingProxyType({})
+_NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 class WorkerMetrics:
@@ -31,9 +31,9 @@ class WorkerMetrics:
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def render(self, gauges: Mapping[str, float] = _NO_GAUGES) -> Rendered:
-        """Return the page of all workers together. ``gauges`` without labels are those of the supervisor itself."""
-        self._own = {(name, ()): [value] for name, value in gauges.items()}
+    def render(self, own: Mapping[str, float] = _NOTHING) -> Rendered:
+        """Return the page of all processes together. ``own`` has numbers without labels of the supervisor itself."""
+        self._own = {(name, ()): [value] for name, value in own.items()}
         return render_registry(self._registry)
 
     def worker_ended(self, pid: int) -> None:
@@ -48,9 +48,9 @@ class WorkerMetrics:
             for file in files:
                 file.unlink()
 
-    def read_gauges(self, gauges: Mapping[str, float] = _NO_GAUGES) -> Gauges:
-        """Return the gauges of the page."""
-        self._own = {(name, ()): [value] for name, value in gauges.items()}
+    def read_gauges(self, own: Mapping[str, float] = _NOTHING) -> Gauges:
+        """Return the gauges of the page. ``own`` is as for ``render``."""
+        self._own = {(name, ()): [value] for name, value in own.items()}
         numbers = self._find_numbers()
         return {
             name: family.find_samples(numbers[name])
@@ -65,10 +65,11 @@ class WorkerMetrics:
             yield family.to_metric(numbers[name])
 
     def _find_numbers(self) -> Mapping[str, Numbers]:
-        """Return the numbers of all workers together, by the name of the metric."""
+        """Return the numbers of all processes together, by the name of the metric."""
         numbers: dict[str, dict[tuple[str, ...], list[float]]] = {name: {} for name in FAMILIES}
-        known = {**self._ended, **self._own}
-        for (name, labels), cells in _combine(known, self._folder.glob("*.db")).items():
+        sums = _combine(self._ended, self._folder.glob("*.db"))
+        _add(sums, self._own.items())
+        for (name, labels), cells in sums.items():
             numbers[name][labels] = cells
         return numbers
 
@@ -77,7 +78,11 @@ def _combine(ended: _Sums, files: Iterable[Path]) -> _Sums:
     """Return the numbers of ``ended`` and of all ``files`` together."""
     sums = dict(ended)
     for file in files:
-        for series, cells in read_cells(file):
-            known = sums.get(series)
-            sums[series] = FAMILIES[series[0]].combine(known, cells) if known else cells
+        _add(sums, read_cells(file))
     return sums
+
+
+def _add(sums: _Sums, numbers: Iterable[tuple[Series, list[float]]]) -> None:
+    for series, cells in numbers:
+        known = sums.get(series)
+        sums[series] = FAMILIES[series[0]].combine(known, cells) if known else cells

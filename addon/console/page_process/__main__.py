@@ -4,6 +4,7 @@ Messages arrive on standard input, and answers leave on standard output. When th
 needs no more pages, and so the process ends at once: it only reads.
 """
 
+import logging
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -111,6 +112,7 @@ def main() -> None:
     os.dup2(2, 1)
     configure_logging()
     PageWorker(answers).follow(messages)
+    logging.shutdown()
     os._exit(0)  # Threads may be busy.
 
 

@@ -19,12 +19,13 @@ with open(sys.argv[1], "w") as file:
 """
 
 FULL = """
-import os
+import logging, os
 from addon.serve.standard_files import print_line, print_notice
 from addon.telemetry.logs import configure_logging
 configure_logging()
 print_line("tollgate listening")
 print_line("more")
+logging.shutdown()
 os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
 print_notice("a notice")
 """

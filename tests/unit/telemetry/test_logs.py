@@ -16,7 +16,7 @@ from rig.configuration import ROOT
 from rig.log_lines import Lines
 
 from addon.telemetry.log_format import WITHHELD, JsonFormatter
-from addon.telemetry.logs import configure_logging
+from addon.telemetry.logs import configure_logging, count_dropped_lines
 from addon.text.masking import mask_credentials
 
 
@@ -214,6 +214,23 @@ def test_a_pipe_without_a_reader_ends_no_call() -> None:
             check=False,
         )
     assert (ended.returncode, ended.stdout) == (0, "still here\n")
+
+
+def test_the_line_in_the_place_of_dropped_lines(lines: Lines) -> None:
+    reading, writing = os.pipe()
+    with open(reading, encoding="utf-8") as pipe, open("/dev/full", "w", encoding="utf-8") as stream:
+        configure_logging(stream, worker=2)
+        logging.getLogger("tollgate").warning("lost")
+        while not count_dropped_lines():
+            os.sched_yield()
+        os.dup2(writing, stream.fileno())
+        logging.getLogger("tollgate").warning("written")
+        said, later = json.loads(pipe.readline()), json.loads(pipe.readline())
+        configure_logging(lines)
+    os.close(writing)
+    assert (said["level"], said["logger"], said["worker"]) == ("warning", "tollgate", 2)
+    assert (said["event"], said["lines"], later["message"]) == ("log lines dropped", 1, "written")
+    assert said["message"].startswith("1 log lines before this one")
 
 
 def test_the_lines_of_one_of_several_processes_have_its_number(lines: Lines) -> None:

@@ -32,6 +32,7 @@ for line in sys.stdin:
     metrics.holds_in_flight[0] = int(line)
     metrics.set_platform_keys({("TESTER", "ready"): 2, ("TESTER", "resting"): int(line)})
     metrics.set_circuits_open({("TESTER", "byok", "workspace"): int(line)})
+    metrics.set_dropped_log_lines(int(line))
     print("done", flush=True)
 """
 
@@ -127,6 +128,9 @@ def test_workers_are_added_up_and_the_counts_of_a_killed_one_stay(tmp_path: Path
         )
         assert value(samples, "tollgate_workers") == 1
         assert value(samples, "tollgate_worker_starts_total") == 2
+        # The supervisor counts, too.
+        samples = read(metrics.render({"tollgate_log_lines_dropped": 5}))
+        assert value(samples, "tollgate_log_lines_dropped_total") == 3 + 1 + 5
 
 
 def test_workers_that_ended_leave_no_file_and_their_sums_stay(tmp_path: Path):
