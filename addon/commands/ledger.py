@@ -18,6 +18,7 @@ from addon.serve.signals import stop_signals
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.store.ledger.backup import BackupRefused, CopyCheck, back_up, restore
+from addon.store.ledger.calls_by_id import count_wrong_ids, forget_client_ids
 from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.report import count_rows
 from addon.store.ledger.rollups import find_wrong, repair
@@ -88,7 +89,11 @@ def recount(conf_file: Path) -> None:
             wrong = list(find_wrong(file.connection))
             for one in wrong:
                 repair(file.connection, one)
+            if wrong_ids := count_wrong_ids(file.connection):
+                forget_client_ids(file.connection)
     click.echo(f"{len(wrong)} hours and days were counted again")
+    if wrong_ids:
+        click.echo("the calls are listed again by the ids of their clients while a gateway serves")
 
 
 @ledger.command()

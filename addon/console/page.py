@@ -157,7 +157,9 @@ class ConsoleHandler(RequestHandler):
             self.set_header("Content-Type", JSON)
             self.finish(format_json({"error": {"code": status, "message": message}}))
         else:
-            self.show("error", "Error", "error", status=status, message=message)
+            # A page that may be there soon is loaded again. A find is not: what took too long would take it each time.
+            is_still = status < 500 or self.query.text("find") is not None
+            self.show("error", "Error", "error", status=status, message=message, is_still=is_still)
 
     @override
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:

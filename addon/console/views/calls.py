@@ -20,10 +20,10 @@ from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.call_pages import (
     CallPage,
     count_written,
-    find_call,
     find_last_written,
     find_page,
 )
+from addon.store.ledger.calls_by_id import find_call, find_client_calls, find_unlisted_end
 from addon.store.ledger.report import find_refusals
 from addon.text.table import Table
 
@@ -91,9 +91,8 @@ def _find(reading: Reading, find: str) -> View:
     if found is not None:
         page = CallPage(found[0], None, None, is_whole=True)
     else:
-        wanted = Filter(client_request_id=find)
         before, after = parse_positions(reading.query)
-        page = find_page(reading.ledger, wanted, parse_limit(reading.query), before=before, after=after)
+        page = find_client_calls(reading.ledger, find, parse_limit(reading.query), before=before, after=after)
     shown = {
         "time": TimeRange.parse(reading.query, reading.now),
         **{"filter_names": CALL_FILTERS, "name_filters": NAME_FILTERS},
@@ -102,6 +101,7 @@ def _find(reading: Reading, find: str) -> View:
         "in_flight": None,
         "new_url": None,
         "find": find,
+        "unlisted_end": None if page.is_whole else find_unlisted_end(reading.ledger),
     }
     values = {"matching_calls": None, "refused_calls": None, **_positions(reading, page)}
     return View({"calls": page.calls}, values, shown)

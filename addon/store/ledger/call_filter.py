@@ -33,7 +33,6 @@ class Filter:
     mode: str | None = None
     end_user: str | None = None
     error_code: str | None = None
-    client_request_id: str | None = None
 
     def rows(self) -> tuple[str, list[str]]:
         """Return the SQL condition for rows of ``usage``, with a value for each ``?``."""
@@ -80,7 +79,7 @@ class Filter:
             status = f"{status[0]}xx"
         elif status is None and self.error_code is not None:
             status = FAILED  # Only a call that failed has an error code.
-        return replace(self, status=status, end_user=None, error_code=None, client_request_id=None)
+        return replace(self, status=status, end_user=None, error_code=None)
 
     def conditions(self, *, of_rows: bool) -> dict[str, str | None]:
         """Return the conditions but those of the time, for rows of ``usage`` or for sums."""
@@ -99,7 +98,6 @@ class Filter:
         return {
             "end_user = ?": self.end_user,
             "error_code = ?": self.error_code,
-            "client_request_id = ?": self.client_request_id,
         }
 
     def _status_of_rows(self) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.recent_calls import find_times
@@ -68,6 +68,18 @@ class CallPage:
     is_whole: bool
 
 
+class CallSearch(Protocol):
+    """A search for calls from a position on, in one direction. ``stopped_at``: too many rows were looked at."""
+
+    columns: Sequence[str]
+    stopped_at: CallPosition | None
+
+    @property
+    def is_whole(self) -> bool: ...
+
+    def find(self, limit: int) -> list[Any]: ...
+
+
 def find_page(
     connection: sqlite3.Connection,
     wanted: Filter,
@@ -79,11 +91,18 @@ def find_page(
 ) -> CallPage:
     """Return the newest calls, the newest of those before a position, or the oldest of those after it."""
     search = _Search(connection, wanted, before or after, bounds, newest_first=after is None)
+    return fill_page(search, limit, before, after)
+
+
+def fill_page(
+    search: CallSearch, limit: int, before: CallPosition | None, after: CallPosition | None
+) -> CallPage:
+    """Return the page of a search that began at one of both positions, or at the newest call."""
     rows = search.find(limit + 1)
     has_more, rows = len(rows) > limit, rows[:limit]
     if after is not None:
         rows.reverse()
-    first, last = (_position_of(rows[0]), _position_of(rows[-1])) if rows else (None, None)
+    first, last = (position_of(rows[0]), position_of(rows[-1])) if rows else (None, None)
     # The next page begins at the last row of this one, or where the search ended.
     onward = (last if after is None else first) if has_more else search.stopped_at
     calls = Table(search.columns, [row[:-2] for row in rows])
@@ -93,15 +112,6 @@ def find_page(
         )
     newer = before and (first or CallPosition(before.created_at, max(before.rowid - 1, 0)))
     return CallPage(calls, onward, newer, search.is_whole)
-
-
-def find_call(connection: sqlite3.Connection, call_id: str) -> tuple[Table, CallPosition] | None:
-    """Return the row of a call with every column of the ledger, and its position. None when there is no such call."""
-    cursor = connection.execute("SELECT *, created_at, rowid FROM usage WHERE id = ?", (call_id,))
-    row = cursor.fetchone()
-    if row is None:
-        return None
-    return Table([column[0] for column in cursor.description][:-2], [row[:-2]]), _position_of(row)
 
 
 def find_last_written(connection: sqlite3.Connection) -> int:
@@ -216,5 +226,6 @@ def _narrow(wanted: Filter, start: CallPosition, *, newest_first: bool) -> Filte
     return replace(wanted, since=max(begin, wanted.since or ""))
 
 
-def _position_of(row: Sequence[Any]) -> CallPosition:
+def position_of(row: Sequence[Any]) -> CallPosition:
+    """Return the position of a row that has it as its last two values."""
     return CallPosition(row[-2], row[-1])

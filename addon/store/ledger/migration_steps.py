@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from addon.store.ledger.audit_schema import AUDIT_SCHEMA
+from addon.store.ledger.client_request_schema import CLIENT_REQUEST_SCHEMA
 from addon.store.ledger.recount import write_counters
 from addon.store.ledger.rollup_schema import (
     AFTER_ALL,
@@ -264,6 +265,15 @@ def m0014_newest_days_first(db: "Database") -> None:
             db.conn.execute(trigger)
 
 
+def m0015_client_requests(db: "Database") -> None:
+    """The calls by the ids that clients gave them. ``RollupBuilder`` adds the earlier calls later."""
+    newest = f"SELECT max(created_at) || '{AFTER_ALL}' FROM usage"  # noqa: S608
+    db.conn.execute("ALTER TABLE rollup_progress ADD COLUMN client_ids_from TEXT NOT NULL DEFAULT ''")
+    db.conn.execute(f"UPDATE rollup_progress SET client_ids_from = coalesce(({newest}), '')")  # noqa: S608
+    for statement in CLIENT_REQUEST_SCHEMA:
+        db.conn.execute(statement)
+
+
 STEPS = (
     m0001_usage,
     m0002_money,
@@ -279,4 +289,5 @@ STEPS = (
     m0012_small_tables,
     m0013_audit,
     m0014_newest_days_first,
+    m0015_client_requests,
 )

@@ -1,4 +1,7 @@
-"""The build of rollups in small steps, their comparison with the rows, and their repair. Source: docs/ledger.md."""
+"""The build of rollups in small steps, their comparison with the rows, and their repair. Source: docs/ledger.md.
+
+The table of clients' ids is built in the same steps, after them.
+"""
 
 import json
 import sqlite3
@@ -7,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from addon.store.ledger.client_request_schema import CLIENT_REQUEST_BUILD
 from addon.store.ledger.rollup_schema import (
     AFTER_ALL,
     ENDED_TABLES,
@@ -21,11 +25,15 @@ DAY_DIGITS = len("2026-01-31")
 
 
 class Progress(NamedTuple):
-    """The rows that the rollups cover: ``rollups`` from a moment on, the other tables from one moment until another."""
+    """The rows that the rollups cover: ``rollups`` from a moment on, the other tables from one moment until another.
+
+    ``client_requests`` covers those from ``client_ids_from`` on.
+    """
 
     hours_from: str
     days_until: str
     days_from: str = ""
+    client_ids_from: str = ""
 
     @property
     def built_from(self) -> str:
@@ -40,7 +48,8 @@ def read_progress(connection: sqlite3.Connection) -> Progress:
     """Return how far the rollups are built. Raises ``sqlite3.Error``."""
     if not _has_rollups(connection):
         return _NOT_BUILT
-    # An earlier version has no column ``days_from``: its tables cover the rows from the first one on.
+    # An earlier version has no column ``days_from``: its tables cover the rows from the first one on. A version
+    # without ``client_ids_from`` has no table of them, and no one looks there.
     return Progress(*connection.execute("SELECT * FROM rollup_progress").fetchone())
 
 
@@ -54,7 +63,8 @@ def _has_rollups(connection: sqlite3.Connection) -> bool:
 def is_behind(connection: sqlite3.Connection, now: datetime) -> bool:
     """Return whether ``build_step`` has something to do. This takes no lock."""
     progress = read_progress(connection)
-    return bool(progress.built_from) or _has_ended(connection, progress, _hour(now))
+    is_building = progress.built_from or progress.client_ids_from
+    return bool(is_building) or _has_ended(connection, progress, _hour(now))
 
 
 def _has_ended(connection: sqlite3.Connection, progress: Progress, limit: str) -> bool:
@@ -72,10 +82,12 @@ def build_step(connection: sqlite3.Connection, now: datetime, rows: int) -> None
         progress = read_progress(connection)
         if progress.hours_from:
             _build_hours(connection, progress, rows)
-        elif _has_ended(connection, progress, limit := _hour(now)) or not progress.days_from:
+        elif _has_ended(connection, progress, limit := _hour(now)):
             _build_days(connection, progress, limit, rows)
-        else:
+        elif progress.days_from:
             _build_earlier_days(connection, progress, rows)
+        elif progress.client_ids_from:
+            _build_client_ids(connection, progress, rows)
 
 
 def _build_hours(connection: sqlite3.Connection, progress: Progress, rows: int) -> None:
@@ -103,6 +115,19 @@ def _build_earlier_days(connection: sqlite3.Connection, progress: Progress, rows
     for table in ENDED_TABLES:
         connection.execute(table.build(), (begin, progress.days_from))
     connection.execute("UPDATE rollup_progress SET days_from = ?", (begin,))
+
+
+def _build_client_ids(connection: sqlite3.Connection, progress: Progress, rows: int) -> None:
+    """Add earlier rows to the table of clients' ids, the newest first."""
+    begin = _find_earlier_moment(connection, progress.client_ids_from, rows)
+    connection.execute(CLIENT_REQUEST_BUILD, (begin, progress.client_ids_from))
+    connection.execute("UPDATE rollup_progress SET client_ids_from = ?", (begin,))
+
+
+def find_newest_end(connection: sqlite3.Connection) -> str:
+    """Return the moment after all rows, from which their build goes back. Empty when there are none."""
+    (newest,) = connection.execute("SELECT max(created_at) FROM usage").fetchone()
+    return newest + AFTER_ALL if newest else ""
 
 
 def _find_earlier_moment(connection: sqlite3.Connection, end: str, rows: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from addon.store.ledger.audit import find_audit_gaps
+from addon.store.ledger.calls_by_id import count_wrong_ids
 from addon.store.ledger.recount import CounterTotals, recount
 from addon.store.ledger.rollups import find_wrong
 from addon.store.ledger.rows import CALL
@@ -43,6 +44,7 @@ def verify(connection: sqlite3.Connection) -> list[str]:
             f"{table.name} of {period}: the sums differ from the calls"
             for table, period in find_wrong(connection)
         ),
+        *_check_client_ids(connection),
         *find_audit_gaps(connection),
     ]
 
@@ -95,6 +97,11 @@ def _check_holds(connection: sqlite3.Connection) -> Iterable[str]:
     sql = "SELECT id FROM holds JOIN usage USING (id) WHERE usage.error_code IS NOT ?"
     for (call_id,) in connection.execute(sql, (INTERRUPTED,)):
         yield f"hold {call_id}: the call is recorded, but money is still held for it"
+
+
+def _check_client_ids(connection: sqlite3.Connection) -> Iterable[str]:
+    if wrong := count_wrong_ids(connection):
+        yield f"client_requests: {wrong} calls are missing or wrong"
 
 
 async def verify_redis(url: SecretStr, database: Path) -> list[str]:

@@ -96,6 +96,11 @@ def test_a_page_of_calls_holds_still_unless_its_time_has_an_end(conf_file: Path)
     assert "data-still" not in render_page(conf_file, "/calls?from=2026-01-30&to=2026-01-31")
 
 
+@pytest.mark.parametrize("wanted", ["call-1", "u" * 256, "none"])
+def test_a_find_does_not_reload_itself(conf_file: Path, wanted: str) -> None:
+    assert "data-still" in render_page(conf_file, f"/calls?find={wanted}")
+
+
 def test_a_page_without_calls_says_so(conf_file: Path) -> None:
     assert "No call matches." in render_page(conf_file, "/calls?workspace=none")
     assert "No call has this ID" in render_page(conf_file, "/calls?find=none")
