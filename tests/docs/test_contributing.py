@@ -2,10 +2,14 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from click.testing import CliRunner
+from rig.bounds import BOUND_S
 from rig.configuration import ROOT
 
 from addon.settings.policy_modules import load_policies
@@ -32,6 +36,57 @@ def example(file: str) -> str:
     return found
 
 
+SURROUNDINGS = {
+    "addon/console/views/loaders.py, in LOADERS": """\
+from collections.abc import Callable, Mapping
+from addon.console.view import Reading, View
+from refusals import load_refusals
+
+LOADERS: Mapping[str, Callable[[Reading], View]] = {
+EXAMPLE}
+""",
+    "addon/console/pages.py, in PAGES": """\
+from addon.console.pages import Page
+
+PAGES: tuple[Page, ...] = (
+EXAMPLE)
+""",
+    "addon/console/changes/workspaces.py": """\
+from collections.abc import Mapping
+from addon.console.changes.field import Field
+from addon.console.changes.form import Change, Form, RequestedChange
+from addon.edits.typed_settings import parse_text
+
+def _plan_rename(asked: RequestedChange) -> Change: raise NotImplementedError
+def _read_name(asked: RequestedChange) -> Mapping[str, str]: raise NotImplementedError
+EXAMPLE""",
+    "addon/telemetry/metric_families.py, in _FAMILIES": """\
+from addon.telemetry.metric_families import Family
+
+FAMILIES: tuple[Family, ...] = (
+EXAMPLE,)
+""",
+    "addon/telemetry/metrics.py, a method of Metrics": """\
+from addon.telemetry.metrics import Metrics
+
+class Counting(Metrics):
+EXAMPLE""",
+}
+"""What is around an example that is a part of a file, by the start of its first comment."""
+
+
+def write_examples(folder: Path) -> list[Path]:
+    """Write each example as a module that can be checked. Return the files."""
+    written = []
+    for block in blocks("python"):
+        for name, text in re.findall(r"^# ([\w/]+\.py[^\n]*)\n(.*?)(?=^# addon/|\Z)", block, re.M | re.S):
+            module = folder / (Path(name).name if name.endswith(".py") else f"part_{len(written)}.py")
+            around = next((text for start, text in SURROUNDINGS.items() if name.startswith(start)), "EXAMPLE")
+            module.write_text(around.replace("EXAMPLE", indent(text, "    ") if "class " in around else text))
+            written.append(module)
+    return written
+
+
 @pytest.fixture
 def conf_file(tmp_path: Path) -> Path:
     """A proxy.conf over a copy of the shipped catalog, to which the examples are added."""
@@ -44,6 +99,15 @@ def conf_file(tmp_path: Path) -> Path:
             with (tmp_path / "catalog" / name).open("a") as catalog:
                 catalog.write(f"\n{table}")
     return file
+
+
+def test_every_example_of_python_passes_the_type_checker(tmp_path: Path) -> None:
+    examples = write_examples(tmp_path)
+    assert len(examples) == len(SURROUNDINGS) + 3
+    # With the cache of the type checker of the whole, this takes a moment.
+    checker = [sys.executable, "-m", "mypy", *map(str, examples)]
+    checked = subprocess.run(checker, cwd=ROOT, capture_output=True, text=True, timeout=BOUND_S, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_every_path_that_is_named_exists() -> None:
