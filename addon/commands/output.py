@@ -20,8 +20,9 @@ type Form = Literal["table", "wide", "json", "csv"]
 TABLE_WIDTH: Final = 100
 LIMIT_HEADERS = ("limit", "period", "used", "in flight", "cap", "left")
 
-_MOMENTS: Final = ("_at", "_until", "day", "hour", "period")
-"""The ends of the names of columns with moments, which are never shortened."""
+_IDS: Final = frozenset({"id", "workspace", "key_id", "slug", "model_slug", "reference"})
+_TEXTS: Final = frozenset({"name", "label", "models", "error_code", "code"})
+"""The columns that may be shortened. All others, such as moments and plans, stay whole or are left out."""
 
 
 def echo_table(
@@ -94,7 +95,9 @@ def format_limit(row: Mapping[str, Any], format_usd: Callable[[int], str] = form
 def _kind_of(column: str, values: Sequence[Any]) -> Kind:
     if any(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return "number"
-    return "moment" if column.endswith(_MOMENTS) else "text"
+    if column in _IDS:
+        return "id"
+    return "text" if column in _TEXTS else "word"
 
 
 def _format_cell(column: str, value: Any, format_usd: Callable[[int], str]) -> str:

@@ -5,12 +5,13 @@ A table that is too wide becomes narrower in steps, until it fits:
 | step | what changes |
 |---|---|
 | 1 | long words of headers are hyphenated |
-| 2 | long texts are shortened in the middle, the longest ones first: ``works…name``. Numbers and moments stay whole |
+| 2 | long texts are shortened in the middle, the longest ones first: ``a long…label``. All else stays whole |
 | 3 | optional columns are left out before texts become shorter than ``GOOD_TEXT`` |
 | 4 | texts become as short as ``MIN_TEXT`` |
-| 5 | other columns are left out, from the right |
+| 5 | other columns are left out, from the right, but for ids |
 
-``TextTable.left_out`` names the columns that are left out.
+``TextTable.left_out`` names the columns that are left out. An id is for the next command, so it is never shortened: a
+table of long ids may be too wide.
 """
 
 import unicodedata
@@ -25,8 +26,8 @@ GOOD_TEXT: Final = 14
 MIN_TEXT: Final = 8
 """The widths to which texts are shortened before an optional column, or any other, is left out."""
 
-type Kind = Literal["text", "number", "moment"]
-"""Numbers are aligned to the right. Only texts are shortened."""
+type Kind = Literal["text", "id", "word", "number"]
+"""Numbers are aligned to the right. Only texts are shortened. Ids are not left out unless they are optional."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +76,27 @@ def shorten(text: str, width: int) -> str:
 
 
 def format_columns(columns: Sequence[Column], width: int | None, optional: Sequence[int] = ()) -> TextTable:
-    """Return a table of at most ``width`` columns; None means without a bound.
+    """Return a table of at most ``width`` columns, if its ids fit; None means without a bound.
 
     ``optional`` are the places of the columns to leave out first, in this order. The others follow from the right. The
     first column stays.
     """
-    order = [*optional, *(place for place in range(len(columns) - 1, 0, -1) if place not in optional)]
+    others = (place for place in range(len(columns) - 1, 0, -1) if columns[place].kind != "id")
+    order = [*optional, *(place for place in others if place not in optional)]
     tries = [(count, GOOD_TEXT) for count in range(len(optional) + 1)]
     tries += [(count, MIN_TEXT) for count in range(len(optional), len(order) + 1)]
-    for count, min_text in [*tries, (len(order), 1)]:
+    for count, min_text in tries:
         left_out = sorted(order[:count])
         shown = [column for place, column in enumerate(columns) if place not in left_out]
-        if widths := _fit(shown, width, min_text):
+        widths = _fit(shown, width, min_text)
+        if widths or count == len(order):
+            widths = widths or [_least(column) for column in shown]
             return TextTable("\n".join(_lines(shown, widths)), left_out)
-    raise AssertionError("one column always fits")
+    raise AssertionError("the last try has a table")
+
+
+def _least(column: Column) -> int:
+    return min(column.least_width, MIN_TEXT) if column.kind == "text" else column.least_width
 
 
 def _fit(columns: Sequence[Column], width: int | None, min_text: int) -> list[int]:
@@ -100,7 +108,7 @@ def _fit(columns: Sequence[Column], width: int | None, min_text: int) -> list[in
     if sum(full) <= room:
         return full
     widths = [column.least_width for column in columns]
-    texts = [place for place, column in enumerate(columns) if column.kind == "text" or min_text == 1]
+    texts = [place for place, column in enumerate(columns) if column.kind == "text"]
     longest = max((widths[place] for place in texts), default=0)
     for cap in range(longest, min(min_text, longest) - 1, -1):
         for place in texts:

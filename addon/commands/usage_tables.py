@@ -26,9 +26,12 @@ _CALL_COLUMNS = (
     "retail_nanousd",
     "duration_ms",
 )
-_CALLS_OPTIONAL = ("usage_source", "fallback", "mode")
+_CALLS_OPTIONAL = (
+    *("usage_source", "fallback", "mode", "duration_ms", "error_code"),
+    *("completion_tokens", "prompt_tokens"),
+)
 _TOTALS_OPTIONAL = ("wholesale_nanousd", "cached_tokens", "failed_calls")
-_LIMITS_OPTIONAL = ("label", "in flight", "period")
+_LIMITS_OPTIONAL = ("label", "in flight", "period", "used", "cap")
 """The columns that a table leaves out first when it is too wide."""
 
 
@@ -102,8 +105,8 @@ def _format_limits(limits: Table, form: Form) -> str:
         [*(escape_unprintable(row[name] or "") for name in names), *format_limit(row, format_usd)]
         for row in placed.records()
     ]
-    kinds: list[Kind] = ["text" for _ in names]
-    kinds += ["moment", "moment", "number", "number", "number", "number"]
+    kinds: list[Kind] = ["text" if name == "label" else "id" for name in names]
+    kinds += ["word", "word", "number", "number", "number", "number"]
     columns = [
         Column(header, kind, [row[place] for row in rows])
         for place, (header, kind) in enumerate(zip(headers, kinds, strict=True))

@@ -95,6 +95,14 @@ def test_list_shows_the_keys_of_all_workspaces_or_of_one_without_whole_hashes(fo
     assert "acme" not in table
 
 
+def test_list_never_cuts_an_id(folder: Path) -> None:
+    workspace, key = "the-shop-of-the-customer-in-the-north", "the-service-that-answers-the-questions"
+    run(folder, "create", workspace, "--new", "--id", key, "--label", "a label of many words, " * 3)
+    shown = run(folder, "list", workspace).stdout
+    assert f"{workspace}  {key}" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
 def test_list_says_when_there_is_no_key(folder: Path) -> None:
     replace(folder / "policies/workspaces/empty.toml", 'name = "Empty"\n')
     assert run(folder, "list", "empty").stdout == "no keys\n"

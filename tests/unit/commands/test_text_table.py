@@ -18,6 +18,9 @@ HEADERS = st.lists(
 )
 
 
+IDS = frozenset({"workspace", "id"})
+
+
 def texts(*cells: str, header: str = "name") -> Column:
     return Column(header, "text", cells)
 
@@ -25,11 +28,14 @@ def texts(*cells: str, header: str = "name") -> Column:
 @given(HEADERS, st.data())
 def test_every_table_fits_and_names_what_it_leaves_out(headers: list[str], data: st.DataObject) -> None:
     cells = {"completion_tokens": st.integers(0, 10**16), "retail_nanousd": st.integers(-(10**18), 10**18)}
+    cells |= dict.fromkeys(IDS, st.text("abc-", max_size=64))
     rows = data.draw(
         st.lists(st.tuples(*(st.one_of(st.none(), cells.get(name, NAMES)) for name in headers)), max_size=4)
     )
     shown = format_table(Table(headers, rows), optional=headers[1:2])
-    assert max(width_of(line) for line in shown.split("\n")) <= 100
+    ids = [place for place, name in enumerate(headers) if name in IDS or place == 0]
+    needed = sum(2 + max([*(width_of(str(row[place])) for row in rows), 10]) for place in ids)
+    assert max(width_of(line) for line in shown.split("\n")) <= max(100, needed)
     assert shown.replace("\n", "").isprintable()
     *_, last = shown.split("\n")
     left_out = (
@@ -38,6 +44,11 @@ def test_every_table_fits_and_names_what_it_leaves_out(headers: list[str], data:
     dashes = next(line for line in shown.split("\n") if set(line) <= {"-", " "} and "-" in line)
     assert len(dashes.split()) + len(left_out) == len(headers)
     assert set(left_out) <= set(headers[1:])
+    assert not set(left_out) & (IDS - set(headers[1:2]))
+    whole = [
+        str(row[headers.index(name)] or "") for name in IDS & (set(headers) - set(left_out)) for row in rows
+    ]
+    assert all(one in shown for one in whole)
 
 
 @given(HEADERS, st.data())
@@ -123,3 +134,10 @@ def test_optional_columns_are_left_out_before_texts_become_unreadable() -> None:
 )
 def test_unprintable_text_is_shown_as_escapes(text: str, shown: str) -> None:
     assert escape_unprintable(text) == shown
+
+
+def test_an_id_is_never_shortened_and_stays_where_the_table_is_too_wide() -> None:
+    ids = [Column("workspace", "id", ["w" * 64]), Column("key\nid", "id", ["k" * 64])]
+    found = format_columns([*ids, texts("a label" * 9), Column("count", "number", ["1"])], 100)
+    assert found.left_out == [2, 3]
+    assert found.text.split("\n")[-1] == "w" * 64 + "  " + "k" * 64
