@@ -10,6 +10,9 @@
 #
 # TOLLGATE_PYTHON names the Python that makes the environment. Only that first run writes into this folder: later, any
 # user who can read it can run the program.
+#
+# The current folder may be anyone's. So no Python here imports from it (-I, -P or PYTHONSAFEPATH), and uv, which reads
+# settings and environments there, runs in the folder of this script.
 set -eu
 
 say() { printf 'tollgate: %s\n' "$*" >&2; }
@@ -30,8 +33,14 @@ follow_links() {
 
 root=$(CDPATH='' cd -- "$(dirname -- "$(follow_links "$0")")" && pwd -P)
 venv=$root/.venv
+# uv runs in another folder.
+case ${TOLLGATE_PYTHON:-} in
+    '' | /*) ;;
+    */*) TOLLGATE_PYTHON=$PWD/$TOLLGATE_PYTHON ;;
+esac
 
-uv_works() { command -v uv >/dev/null 2>&1 && uv --version >/dev/null 2>&1; }
+run_uv() { (CDPATH='' cd -- "$root" && uv "$@"); }
+uv_works() { command -v uv >/dev/null 2>&1 && run_uv --version >/dev/null 2>&1; }
 
 # Version managers install commands that fail when they start, so a Python counts only after it has run.
 python_works() {
@@ -76,8 +85,8 @@ find_python() {
     found=$(python_candidates | while IFS= read -r candidate; do
         if python_works "$candidate"; then printf '%s\n' "$candidate"; break; fi
     done)
-    if [ -z "$found" ] && uv_works && uv python install --quiet 3.13 >&2; then
-        found=$(uv python find 3.13)
+    if [ -z "$found" ] && uv_works && run_uv python install --quiet 3.13 >&2; then
+        found=$(run_uv python find --system 3.13)
     fi
     [ -n "$found" ] || die "found no working Python 3.12 or newer. Install uv (https://docs.astral.sh/uv), and this" \
         "command gets a Python with it. Or install one with ssl, sqlite3 and venv (on newer Debian and Ubuntu:" \
@@ -103,7 +112,7 @@ is_ready() {
 }
 
 install() {
-    version=$("$venv/bin/python" -c 'import platform; print(platform.python_version())')
+    version=$("$venv/bin/python" -I -c 'import platform; print(platform.python_version())')
     packages=$(grep -c '^[A-Za-z0-9].*==' "$root/$1.lock" || true)
     began=$(date +%s)
     say "installing $1.lock into .venv (Python $version): up to $packages packages, some minutes"
@@ -119,21 +128,21 @@ install_with_uv() {
     uv_works || return 1
     set -- --compile-bytecode --python "$venv/bin/python" --no-deps --require-hashes -r "$root/$1.lock"
     if [ ! -t 2 ]; then set -- --quiet "$@"; fi
-    uv pip install "$@" >&2
+    run_uv pip install "$@" >&2
 }
 
 install_with_pip() {
-    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
+    "$venv/bin/python" -I -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -I -m ensurepip >/dev/null
     set -- "$2" --disable-pip-version-check --no-deps --require-hashes -r "$root/$1.lock"
     if [ ! -t 2 ]; then
         shift
-        "$venv/bin/python" -m pip install -qq "$@" >&2
+        "$venv/bin/python" -I -m pip install -qq "$@" >&2
         return
     fi
     packages=$1
     shift
     # The status of pip goes past the pipe, on a file of its own.
-    status=$({ { "$venv/bin/python" -m pip install --progress-bar off "$@" || echo failed >&3; } |
+    status=$({ { "$venv/bin/python" -I -m pip install --progress-bar off "$@" || echo failed >&3; } |
         show_progress "$packages" >&2; } 3>&1)
     [ -z "$status" ]
 }
@@ -160,10 +169,11 @@ make_environment() {
     if ! is_ready requirements; then
         say "making .venv with $python"
         rm -rf "$venv"
-        { uv_works && uv venv --quiet --no-project --python "$python" "$venv" >&2; } || "$python" -m venv "$venv" >&2
+        { uv_works && run_uv venv --quiet --no-project --python "$python" "$venv" >&2; } ||
+            "$python" -I -m venv "$venv" >&2
     fi
     install "$1"
-    "$venv/bin/python" -m compileall -q "$root/addon" "$root/policies" >/dev/null 2>&1 || true
+    "$venv/bin/python" -I -m compileall -q "$root/addon" "$root/policies" >/dev/null 2>&1 || true
     # The environment for tests has the packages of the gateway in the same versions, so it gets both stamps.
     for lock in requirements "$1"; do
         fingerprint "$venv/bin/python" "$lock" >"$venv/$lock.stamp"
@@ -217,8 +227,8 @@ run_tests() {
     run_linters >"$lint_output" 2>&1 &
     # Run one file more at a time than there are cores, because many tests wait. The user's arguments come last and win:
     # `-n 0` runs all tests in one process.
-    workers=$("$venv/bin/python" -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
-    "$venv/bin/python" -m pytest -n "$workers" "$@" || failed=1
+    workers=$("$venv/bin/python" -I -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+    "$venv/bin/python" -P -m pytest -n "$workers" "$@" || failed=1
     wait "$!" || failed=1
     cat "$lint_output"
     rm -f "$lint_output"
@@ -227,9 +237,9 @@ run_tests() {
 
 run_linters() {
     found=0
-    "$venv/bin/python" -m ruff check --quiet . || found=1
-    "$venv/bin/python" -m ruff format --quiet --check . || found=1
-    "$venv/bin/python" -m mypy || found=1
+    "$venv/bin/python" -P -m ruff check --quiet . || found=1
+    "$venv/bin/python" -P -m ruff format --quiet --check . || found=1
+    "$venv/bin/python" -P -m mypy || found=1
     return "$found"
 }
 
@@ -238,8 +248,8 @@ refresh_locks() {
     cd "$root"
     set -- --universal --python-version 3.12 --generate-hashes --upgrade --quiet \
         --no-header --no-annotate --no-emit-index-url --no-emit-find-links
-    uv pip compile pyproject.toml "$@" -o requirements.lock >/dev/null
-    uv pip compile pyproject.toml "$@" --group test -c requirements.lock -o requirements-test.lock >/dev/null
+    run_uv pip compile pyproject.toml "$@" -o requirements.lock >/dev/null
+    run_uv pip compile pyproject.toml "$@" --group test -c requirements.lock -o requirements-test.lock >/dev/null
 }
 
 case ${1:-} in

@@ -110,14 +110,42 @@ def make_project(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of someone else: a module for each name that Python may import. Each writes its name to ``ran``."""
+    folder = tmp_path_factory.mktemp("shared")
+    for name in sys.stdlib_module_names | {"pip", "addon", "benchmarks", "pytest", "ruff", "mypy"}:
+        code = f"open({str(folder / 'ran')!r}, 'a').write({name + chr(10)!r})\n"
+        (folder / f"{name}.py").write_text(code)
+    uv = folder / "uv"
+    uv.write_text(f'#!/bin/sh\necho "$PWD" >>"{folder}/uv-ran-in"\n[ "$1" = --version ]\n')
+    uv.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory, hostile: Path) -> Path:
     """A project whose environment was made by two first runs at the same time."""
     script = make_project(tmp_path_factory.mktemp("run") / "a folder with spaces")
-    both = [start(script, "first"), start(script, "first")]
+    both = [start(script, "first", cwd=hostile), start(script, "first", cwd=hostile)]
     outcomes = [(*process.communicate(timeout=BOUND_S), process.returncode) for process in both]
     assert all(out.endswith(" first\n") and status == 7 for out, _, status in outcomes), outcomes
     assert sum("installing requirements.lock" in err for _, err, _ in outcomes) == 1
     return script
+
+
+def test_no_module_of_the_current_folder_runs(script: Path, hostile: Path):
+    for command in ("keys", "test", "bench", "lock"):
+        run(script, command, cwd=hostile)
+    assert not (hostile / "ran").exists(), (hostile / "ran").read_text()
+    assert (script.parent / ".venv" / "requirements-test.stamp").exists()
+
+
+def test_uv_reads_no_settings_of_the_current_folder(hostile: Path, tmp_path: Path):
+    script = make_project(tmp_path / "project")
+    # This uv does nothing, so Python makes the environment.
+    status, _, err = run(script, "first", cwd=hostile, PATH=f"{hostile}:/usr/bin:/bin")
+    folders = (hostile / "uv-ran-in").read_text().splitlines()
+    assert (status, set(folders)) == (7, {str(script.parent)}), err
 
 
 def test_a_later_run_passes_on_output_and_exit_status(script: Path):
