@@ -70,6 +70,7 @@ class Exchange(Struct, frozen=True):
     | ``target`` | the target of the attempt that is made now, or of the one that answered |
     | ``next_target`` | the target of the next attempt, false where the route has no other |
     | ``attempts`` | the number of attempts that were made |
+    | ``resends`` | how often a request was sent again, within an attempt |
     | ``hold`` | the hold of the last attempt that was dispatched |
     | ``next_hold`` | the hold of an attempt that is not dispatched yet; it becomes ``hold`` |
     | ``answered_by`` | the attempt, from 1, whose failure is the client's answer, where it is not the last one |
@@ -92,6 +93,7 @@ class Exchange(Struct, frozen=True):
     hold: Hold | None = None
     next_hold: Hold | None = None
     attempts: int = 0
+    resends: int = 0
     answered_by: int | None = None
     status: int | None = None
     error_code: str | None = None
@@ -166,6 +168,12 @@ class Exchange(Struct, frozen=True):
         attempts, targets = self.attempts + 1, self.route.targets
         following = targets[attempts] if attempts < len(targets) else NO_TARGET
         return replace(self, attempts=attempts, next_hold=None, next_target=following)
+
+    def with_resend(self) -> Self:
+        """Return the same call with one more request sent, within its attempt."""
+        if self.stage is not Stage.DISPATCHED:
+            raise IllegalMoveError(f"call {self.id}: nothing can be sent again at {self.stage}")
+        return replace(self, resends=self.resends + 1)
 
     def with_answer_of_first(self) -> Self:
         """Return the same call with the failure of its first attempt as its answer."""
@@ -262,4 +270,5 @@ class Exchange(Struct, frozen=True):
             "end_user": self.end_user,
             "cache_write_tokens": usage.cache_write_tokens,
             "client_request_id": self.client_request_id,
+            "resends": self.resends,
         }

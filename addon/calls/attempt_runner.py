@@ -33,6 +33,7 @@ from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.pool import PoolFull
 from addon.wire.stream import ClientLeft, Stream
 from policies.call_stages import Stage
+from policies.resend import may_send_again
 
 END_TIMEOUT_S = 1.0
 """How long a provider may take to end its message after ``[DONE]``. Then its connection is closed."""
@@ -85,7 +86,8 @@ class AttemptRunner:
         try:
             head = await self._send(connection)
         except UpstreamConnectionError as broke:
-            if not (broke.is_unanswered and connection.is_reused):
+            if not may_send_again(broke.lost, self.call.exchange.resends):
+                self.attempt.lagged = not broke.lost.by_provider
                 raise _Failed(_error_of(broke)) from None
             # The provider closed an idle connection at that moment. This is neither a failure nor a second attempt.
             connection, head = await self._send_again(connection)
@@ -146,6 +148,8 @@ class AttemptRunner:
     async def _send_again(self, stale: UpstreamConnection) -> tuple[UpstreamConnection, ResponseHead]:
         stale.close()
         self.attempt.is_sent = False
+        self.call.exchange = self.call.exchange.with_resend()
+        self.deps.in_flight.metrics.count_resend(self.attempt.target.model.provider.name)
         try:
             fresh = await self._connect(fresh=True)
             return fresh, await self._send(fresh)

@@ -66,6 +66,7 @@ HEADINGS: Final[Mapping[str, str]] = {
     "first_byte_ms": "First byte",
     "duration_ms": "Duration",
     "status_class": "Status",
+    "resends": "Sent again",
     "stream": "Streamed",
     "fallback": "Fallback",
     "byok": "BYOK",

@@ -127,6 +127,7 @@ _FAMILIES: Iterable[Family] = (
     Family(
         "tollgate_upstream_errors", "counter", "Attempts that failed at the provider.", ("provider", "code")
     ),
+    Family("tollgate_upstream_resends", "counter", "Requests that were sent again.", ("provider",)),
     Family(
         "tollgate_usage_disbelieved",
         "counter",

@@ -191,6 +191,10 @@ class Metrics:
         if code in UPSTREAM_CODES:
             self._cells("tollgate_upstream_errors", provider, code)[0] += 1
 
+    def count_resend(self, provider: str) -> None:
+        """Count a request that was sent again because its provider had closed the connection."""
+        self._cells("tollgate_upstream_resends", provider)[0] += 1
+
     def count_implausible_usage(self, provider: str, count: str) -> None:
         """Add 1 for an impossible token count of a provider. ``count`` is its column in the ledger."""
         self._cells("tollgate_usage_disbelieved", provider, count)[0] += 1

@@ -43,6 +43,7 @@ _BARE_END = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
 _BLANK_LINES = re.compile(rb"(?:\r\n)*+")
 _SENT_FIELDS = re.compile(rf"(?:{TOKEN}++: {VALUE}*+\r\n)*+\r\n")
 _TOKEN = re.compile(f"{TOKEN}+")
+_KEEP_ALIVE_TIMEOUT = re.compile(r"(?:^|[ ,;])timeout=([0-9]{1,9})(?![0-9])", re.IGNORECASE | re.ASCII)
 _TARGET = re.compile(r"[!-~]+")
 _PATH = re.compile("/[^#]*+")
 
@@ -221,6 +222,12 @@ def keeps_alive(head: RequestHead | ResponseHead) -> bool:
         return head.version != "1.0"
     tokens = {token.strip(" \t").lower() for token in named.split(",")}
     return "close" not in tokens and (head.version != "1.0" or "keep-alive" in tokens)
+
+
+def parse_keep_alive_s(value: str) -> int | None:
+    """Return the ``timeout`` of a ``Keep-Alive`` field, None where it has none. Source: RFC 2068, 19.7.1.1."""
+    found = _KEEP_ALIVE_TIMEOUT.search(value)
+    return int(found[1]) if found else None
 
 
 def encode_request_head(method: str, target: str, fields: Iterable[Field]) -> bytes:

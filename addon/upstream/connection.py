@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from addon.text.http1_body import BodyReader
-from addon.text.http1_heads import HttpSyntaxError, keeps_alive, response_framing
+from addon.text.http1_heads import HttpSyntaxError, keeps_alive, parse_keep_alive_s, response_framing
 from addon.text.http_heads import ResponseHead
 from addon.upstream.answer_head import AnswerHeadReader
 from addon.upstream.provider_socket import ProviderSocket
+from policies.resend import LostRequest, compute_window_s
 
 HIGH_WATER_BYTES: Final = 64 * 1024
 """A connection stops reading when this many bytes of a body are unread."""
@@ -23,13 +24,13 @@ _STRAY_BYTES: Final = "bytes that belong to no answer"
 class UpstreamConnectionError(Exception):
     """The connection ended before its answer did, or the answer is not HTTP/1.1.
 
-    ``is_unanswered``: no byte of an answer was read. ``is_malformed``: the bytes of the answer are malformed. The text
-    may be logged: it has nothing of the answer.
+    ``lost`` says what became of the request. ``is_malformed``: the bytes of the answer are malformed. The text may be
+    logged: it has nothing of the answer.
     """
 
-    def __init__(self, reason: str, *, is_unanswered: bool, is_malformed: bool) -> None:
+    def __init__(self, reason: str, lost: LostRequest, *, is_malformed: bool) -> None:
         super().__init__(reason)
-        self.is_unanswered = is_unanswered
+        self.lost = lost
         self.is_malformed = is_malformed
 
 
@@ -47,13 +48,14 @@ class UpstreamConnection:
         "_head",
         "_head_reader",
         "_is_done",
+        "_is_early",
         "_is_held",
         "_is_sent",
+        "_is_written",
         "_method",
         "_on_piece",
         "_on_returned",
         "_pieces",
-        "_send_waiter",
         "_socket",
         "_unread_bytes",
         "_waiter",
@@ -69,10 +71,10 @@ class UpstreamConnection:
         self._socket = socket
         self._on_returned = on_returned
         self._is_held = True
-        self._is_sent = False
+        self._is_sent = self._is_written = False
+        self._is_early = True
         self._waiter: asyncio.Future[bool] | None = None
         self._on_piece: Callable[[bytes], bool] | None = None
-        self._send_waiter: asyncio.Future[None] | None = None
         self._failure: UpstreamConnectionError | None = None
         self._method = "POST"
         self._head_reader = AnswerHeadReader()
@@ -90,6 +92,11 @@ class UpstreamConnection:
         """Whether all of the answer was read, to the byte."""
         return self._is_done and not self._pieces
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether the provider closed it while it was idle, or as the request came."""
+        return self._failure is not None and self._failure.lost.is_stale
+
     def send(self, head: bytes, body: bytes) -> None:
         """Send a whole request, in one write if it is small. ``head`` reports a lost connection."""
         if self._is_sent or not self._is_held:
@@ -104,15 +111,9 @@ class UpstreamConnection:
         else:
             self._socket.write(head)
             self._socket.write(body)
-
-    async def sent(self) -> None:
-        """Wait until the kernel has the request, an answer begins, or the connection is lost."""
-        while self._socket.is_writing and self._head is None and self._failure is None:
-            self._send_waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._send_waiter
-            finally:
-                self._send_waiter = None
+        self._is_written = not self._socket.is_writing
+        if self.is_reused:
+            self._socket.window.set(compute_window_s(self._socket.round_trip_s))
 
     async def head(self) -> ResponseHead:
         """Return the answer's head. Skip interim answers. Raise ``UpstreamConnectionError``."""
@@ -185,7 +186,7 @@ class UpstreamConnection:
         if self._is_held:
             self._is_held = False
             self._on_piece = self._socket.receiver = None
-            self._fail("the connection was closed by this process")
+            self._fail("the connection was closed by this process", by_provider=False)
             self._socket.abort()
             self._waiter = None
             self._on_returned(self._socket, False)
@@ -252,7 +253,11 @@ class UpstreamConnection:
 
     def all_written(self) -> None:
         """Handle that the kernel has all of the request."""
-        self._wake_sender()
+        self._is_written = True
+
+    def window_ended(self) -> None:
+        """Handle that a request that is lost from now on may have been read."""
+        self._is_early = False
 
     # The answer.
 
@@ -264,6 +269,8 @@ class UpstreamConnection:
         body = self._body = BodyReader(response_framing(self._head, self._method))
         if not keeps_alive(self._head):
             self._can_be_kept = False
+        elif (asked := self._head.headers.get("keep-alive")) is not None:
+            self._socket.keep_alive_s = parse_keep_alive_s(asked)
         return body.feed(rest) if rest else b""
 
     def _refuse_stray_bytes(self) -> None:
@@ -272,16 +279,13 @@ class UpstreamConnection:
         self._fail(_STRAY_BYTES, is_malformed=not self.is_reused)
         self._socket.abort()
 
-    def _fail(self, reason: str, *, is_malformed: bool = False) -> None:
+    def _fail(self, reason: str, *, is_malformed: bool = False, by_provider: bool = True) -> None:
         if self._failure is None and not self._is_done:
-            self._failure = UpstreamConnectionError(
-                reason, is_unanswered=not self._has_bytes, is_malformed=is_malformed
-            )
+            lost = LostRequest(by_provider, self.is_reused, self._has_bytes, self._is_written, self._is_early)
+            self._failure = UpstreamConnectionError(reason, lost, is_malformed=is_malformed)
         self._wake()
 
     def _wake(self) -> None:
-        if self._send_waiter is not None:
-            self._wake_sender()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(True)
 
@@ -289,7 +293,3 @@ class UpstreamConnection:
         """Handle that ``deadline`` is over."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(False)
-
-    def _wake_sender(self) -> None:
-        if self._send_waiter is not None and not self._send_waiter.done():
-            self._send_waiter.set_result(None)

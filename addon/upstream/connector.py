@@ -19,6 +19,7 @@ from addon.runtime.read_buffer import new_read_buffer
 from addon.settings.egress_proxy import EgressProxy
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.provider_socket import ProviderSocket
+from addon.upstream.round_trip import read_min_rtt_s
 from addon.upstream.tls import TlsTransport, make_context
 from addon.upstream.tunnel import Tunnel
 
@@ -128,10 +129,14 @@ class SocketConnector:
         transport, protocol = await race(first, addresses, at.port)
         try:
             _set_options(transport)
+            round_trip_s: float | None = None
             while isinstance(protocol, Tunnel | TlsTransport):
-                protocol = await protocol.ready
+                reached = await protocol.ready
+                round_trip_s, protocol = protocol.round_trip_s, reached
             if not isinstance(protocol, ProviderSocket):
                 raise TypeError("the protocol is not a ProviderSocket")
+            # Of the kernel only without a proxy and without TLS: it knows the way to the next machine.
+            protocol.round_trip_s = read_min_rtt_s(transport) if round_trip_s is None else round_trip_s
         except BaseException:
             transport.abort()
             raise

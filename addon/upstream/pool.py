@@ -16,6 +16,7 @@ from addon.runtime.read_buffer import new_read_buffer
 from addon.settings.egress_proxy import EgressProxy
 from addon.upstream.connection import UpstreamConnection
 from addon.upstream.connector import Connector
+from addon.upstream.idle_connections import IdleConnections
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.provider_socket import ProviderSocket
 from addon.upstream.semaphores import KeyedSemaphores
@@ -28,8 +29,8 @@ class PoolLimits:
     """The bounds of a pool.
 
     AWS's load balancers close an idle connection after 60 s, and nginx after 75 s (``keepalive_timeout``). ``idle_s``
-    is lower, so that this side closes first. No connection is used again after ``age_s``, so a provider can change its
-    address.
+    is lower, so that this side closes first, and ``IdleConnections`` lowers it where a provider closes even earlier. No
+    connection is used again after ``age_s``, so a provider can change its address.
     """
 
     idle_per_origin: int = 64
@@ -79,11 +80,7 @@ class Pool:
         self._connecting: set[asyncio.Future[ProviderSocket]] = set()
         self._open: set[ProviderSocket] = set()
         self._leases: dict[ProviderSocket, _Lease] = {}
-        self._idle: dict[ProviderSocket, None] = {}
-        """The longest idle first."""
-        self._idle_of: dict[Origin, list[ProviderSocket]] = {}
-        """The longest idle first. An origin without idle connections has no entry."""
-        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._idle = IdleConnections(limits.idle, limits.idle_s, limits.age_s)
         self._opened = 0
         self._reused = 0
         self._is_closed = False
@@ -106,7 +103,7 @@ class Pool:
         try:
             if self._is_closed:  # ``close`` may have run while this call waited.
                 raise Unreachable(_CLOSED, lagged=True)
-            idle = None if fresh else self._take_idle(origin)
+            idle = None if fresh else self._idle.take(origin)
             socket = idle or await self._connect(origin, timeout_s)
         except BaseException:
             self._free(origin, workspace)
@@ -115,9 +112,9 @@ class Pool:
 
     def try_acquire(self, origin: Origin, workspace: str) -> UpstreamConnection | None:
         """Return an idle connection as ``acquire`` does, or None if it must wait or connect."""
-        if origin not in self._idle_of or not self._try_reserve(origin, workspace):
+        if origin not in self._idle.by_origin or not self._try_reserve(origin, workspace):
             return None
-        socket = self._take_idle(origin)
+        socket = self._idle.take(origin)
         if socket is None:
             self._free(origin, workspace)
             return None
@@ -137,12 +134,12 @@ class Pool:
         """Make new connections through ``proxy``. Close connections of another setting as soon as they are idle."""
         if proxy != self._proxy:
             self._proxy = proxy
-            self._close_all_idle()
+            self._idle.close_all()
 
     async def close(self) -> None:
         """Close every connection, those of calls too, and wait until their sockets are closed."""
         self._is_closed = True
-        self._close_all_idle()
+        self._idle.close_all()
         for lease in list(self._leases.values()):
             lease.connection.close()
         for connecting in self._connecting:
@@ -183,9 +180,9 @@ class Pool:
 
     async def _connect(self, origin: Origin, timeout_s: float) -> ProviderSocket:
         proxy = None if origin.is_direct else self._proxy
-        idle = self._idle_of.get(origin, ())
-        if idle and self._origins.in_use(origin) + len(idle) > self._limits.open_per_origin:
-            self._close_idle(idle[0])
+        idle = len(self._idle.by_origin.get(origin, ()))
+        if idle and self._origins.in_use(origin) + idle > self._limits.open_per_origin:
+            self._idle.close_oldest(origin)
         new_socket = partial(ProviderSocket, self._on_closed, self._buffer, origin, proxy)
         connecting = asyncio.ensure_future(self._connector.connect(origin, proxy, timeout_s, new_socket))
         self._connecting.add(connecting)
@@ -211,72 +208,21 @@ class Pool:
         lease, origin = self._leases.pop(socket), socket.origin
         if is_clean:
             self._keep(socket, origin)
+        elif lease.connection.is_stale:
+            self._idle.note_stale(socket)
         self._origins.release(origin)
         self._workspaces.release(lease.workspace)
 
-    # Idle connections.
-
     def _keep(self, socket: ProviderSocket, origin: Origin) -> None:
-        loop = asyncio.get_running_loop()
-        now_s = loop.time()
-        is_full = len(self._idle_of.get(origin, ())) >= self._limits.idle_per_origin
-        is_old = now_s - socket.opened_at_s >= self._limits.age_s
+        is_full = len(self._idle.by_origin.get(origin, ())) >= self._limits.idle_per_origin
         is_other = socket.proxy != self._proxy and not origin.is_direct
-        if is_full or is_old or is_other or self._is_closed:
+        if is_full or is_other or self._is_closed:
             socket.abort()
-            return
-        if len(self._idle) >= self._limits.idle:
-            self._close_idle(next(iter(self._idle)))
-        socket.idle_since_s = now_s
-        self._idle_of.setdefault(origin, []).append(socket)
-        self._idle[socket] = None
-        if self._sweep_timer is None:
-            self._sweep_timer = loop.call_at(now_s + self._limits.idle_s, self._sweep)
-
-    def _take_idle(self, origin: Origin) -> ProviderSocket | None:
-        while idle := self._idle_of.get(origin):
-            socket = idle.pop()
-            del self._idle[socket]
-            if not idle:
-                del self._idle_of[origin]
-            age_s = asyncio.get_running_loop().time() - socket.opened_at_s
-            if age_s < self._limits.age_s and not socket.is_stale:
-                return socket
-            socket.abort()
-        return None
-
-    def _sweep(self) -> None:
-        """Close connections that were idle for too long. Run again when the next one is due."""
-        loop = asyncio.get_running_loop()
-        self._sweep_timer = None
-        for socket in list(self._idle):
-            due_s = socket.idle_since_s + self._limits.idle_s
-            if due_s > loop.time():
-                self._sweep_timer = loop.call_at(due_s, self._sweep)
-                return
-            self._close_idle(socket)
-
-    def _close_all_idle(self) -> None:
-        for socket in list(self._idle):
-            self._close_idle(socket)
-
-    def _close_idle(self, socket: ProviderSocket) -> None:
-        self._remove_idle(socket)
-        socket.abort()
-
-    def _remove_idle(self, socket: ProviderSocket) -> None:
-        del self._idle[socket]
-        idle = self._idle_of[socket.origin]
-        idle.remove(socket)
-        if not idle:
-            del self._idle_of[socket.origin]
-        if not self._idle and self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-            self._sweep_timer = None
+        else:
+            self._idle.add(socket)
 
     def _on_closed(self, socket: ProviderSocket) -> None:
-        if socket in self._idle:
-            self._remove_idle(socket)
+        self._idle.forget_closed(socket)
         self._open.discard(socket)
         if not self._open:
             self._none_open.set()

@@ -33,6 +33,18 @@ class Receiver(Protocol):
     def deadline_expired(self) -> None:
         """Handle that the socket's ``deadline`` is over."""
 
+    def window_ended(self) -> None:
+        """Handle that the socket's ``window`` is over, and that it was open until then."""
+
+
+class _Window(MovableDeadline):
+    """A deadline that is never postponed.
+
+    If this process was late, an end of the connection that came in time was read before: reads go before timers.
+    """
+
+    LATE_LOOKS = 0
+
 
 class ProviderSocket(asyncio.BufferedProtocol):
     """An open connection to ``origin``. It calls ``on_closed`` with itself when its socket is closed."""
@@ -49,13 +61,19 @@ class ProviderSocket(asyncio.BufferedProtocol):
         self.origin = origin
         self.proxy = proxy
         self.opened_at_s = 0.0
-        self.idle_since_s = 0.0
+        self.idle_since_s = self.idle_until_s = 0.0
+        self.keep_alive_s: float | None = None
+        """After how much idle time its provider closes it, as it says. None: it says nothing."""
+        self.round_trip_s: float | None = None
+        """The time to the provider and back, None where it is not known."""
         self.is_closed = False
         """Nothing more can be sent: the socket is closed, or closes now."""
         self.is_writing = False
         """The kernel does not have all that was written."""
         self.deadline = MovableDeadline(self._expire)
         """One after another, for all requests of the connection. To set it to a later time costs no timer."""
+        self.window = _Window(self._end_window)
+        """The time after the first write of a request in which it may be lost unread."""
         self._on_closed = on_closed
         self.receiver: Receiver | None = None
         """Gets everything that arrives. With None, nothing may arrive."""
@@ -128,6 +146,7 @@ class ProviderSocket(asyncio.BufferedProtocol):
         self.is_writing = False
         self._transport = self._poller = None
         self.deadline.close()
+        self.window.close()
         if self.receiver is not None:
             self.receiver.connection_lost(_reason(exc))
         self._on_closed(self)
@@ -145,6 +164,12 @@ class ProviderSocket(asyncio.BufferedProtocol):
     def _expire(self) -> None:
         if self.receiver is not None:
             self.receiver.deadline_expired()
+
+    def _end_window(self) -> None:
+        # Its end may have been read in this turn, to be reported in the next one.
+        is_closing = self.is_closed or self._transport is None or self._transport.is_closing()
+        if self.receiver is not None and not is_closing:
+            self.receiver.window_ended()
 
 
 def _reason(exc: Exception | None) -> str:

@@ -55,6 +55,9 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._backlog: deque[memoryview] = deque()
         self._is_blocked = False
         self._is_ended = False
+        self._began_at_s: float | None = None
+        self.round_trip_s: float | None = None
+        """How long the first answer of the handshake took: the way to the provider and back."""
 
     # The protocol of the plain transport (``_lower``).
 
@@ -161,6 +164,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _handshake(self) -> bool:
         if self._lower is None or self._lower.is_closing():
             return False
+        self._measure_round_trip()
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -176,6 +180,13 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if not self.ready.done():
             self.ready.set_result(self._upper)
         return True
+
+    def _measure_round_trip(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if self._began_at_s is None:
+            self._began_at_s = now_s
+        elif self.round_trip_s is None:
+            self.round_trip_s = now_s - self._began_at_s
 
     def _decrypt(self, pieces: list[bytes]) -> None:
         try:

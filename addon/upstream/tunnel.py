@@ -17,11 +17,15 @@ class Tunnel(asyncio.Protocol):
         self._make = make
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
+        self._sent_at_s = 0.0
+        self.round_trip_s: float | None = None
+        """How long the answer to CONNECT took: the way to the provider and back."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the request."""
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.write(self._request)
+        self._sent_at_s = asyncio.get_running_loop().time()
 
     def data_received(self, data: bytes) -> None:
         """Handle a piece of the proxy's answer."""
@@ -51,6 +55,7 @@ class Tunnel(asyncio.Protocol):
         self._fail("the egress proxy closed the connection")
 
     def _open(self, transport: asyncio.Transport) -> None:
+        self.round_trip_s = asyncio.get_running_loop().time() - self._sent_at_s
         upper = self._make()
         transport.set_protocol(upper)
         upper.connection_made(transport)

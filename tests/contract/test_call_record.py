@@ -28,6 +28,7 @@ def test_a_call_is_one_ledger_row_with_its_request_id(
         "mode": "payg",
         "fallback": 0,
         "attempts": 1,
+        "resends": 0,
         "stream": int(stream),
         "status": 200,
         "error_code": None,

@@ -1,6 +1,8 @@
 """A server on a simulated network that runs the first attempt of each call."""
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from addon.calls.attempt import UpstreamAttempt
@@ -12,16 +14,33 @@ from addon.calls.request_body import read_chat_request
 from addon.calls.reservation import reserve_first
 from addon.calls.responses import make_error_response, make_gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
-from addon.settings.settings import Settings
+from addon.settings.settings import Settings, load_settings
 from addon.text.errors import ErrorAnswer, refusal_error
 from addon.upstream.pool import PoolStats
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
 from policies.call_stages import Stage
 from rig.call_stages import make_dependencies
-from rig.simulation import World
-from rig.simulation.clients import Answer
+from rig.configuration import Configuration, model, provider, workspace
+from rig.simulation import CALM, Faults, Outcome, World, simulate
+from rig.simulation.clients import Answer, Client, ClientBehaviour
+from rig.simulation.provider import Generated, Provider
 from rig.simulation.wire_server import WireServer
+
+KEY = f"tg_{'runner':0<40}"
+PROVIDER_PORT = 20_000
+"""The first port that a simulated network gives to a server."""
+FIRST_BYTE_TIMEOUT_S, IDLE_TIMEOUT_S, WHOLE_TIMEOUT_S = 20, 10, 60
+WHOLE = ClientBehaviour(
+    stream=False,
+    cap_tokens=100,
+    include_usage=False,
+    leaves_after_s=None,
+    leaves_by="close",
+    read_bytes=65_536,
+    read_pause_s=0.0,
+)
+STREAMED = replace(WHOLE, stream=True)
 
 
 @dataclass(frozen=True)
@@ -84,9 +103,76 @@ async def _end(deps: Dependencies, call: Call, stream: Stream, failure: ErrorAns
 
 @dataclass(frozen=True)
 class Ran:
-    """The results of the calls of one test, before everything was closed."""
+    """The results of the calls of one test, before everything was closed. ``asked``: each request of the provider."""
 
     runs: list[Run]
     answers: list[Answer]
+    asked: list[Generated]
     connections: int
     pool: PoolStats
+    metrics: str
+
+
+type MakeCalls = Callable[..., Outcome[Ran]]
+"""``CallMaker.make``."""
+
+
+def write_settings(folder: Path) -> Settings:
+    """Return settings with one provider, at ``PROVIDER_PORT``, and one customer, with ``KEY``."""
+    timeouts = {
+        "connect_timeout_s": 5,
+        "first_byte_timeout_s": FIRST_BYTE_TIMEOUT_S,
+        "idle_timeout_s": IDLE_TIMEOUT_S,
+        "whole_timeout_s": WHOLE_TIMEOUT_S,
+    }
+    written = Configuration(
+        providers={"TESTER": provider(f"http://127.0.0.1:{PROVIDER_PORT}/v1")},
+        models={"m": model()},
+        workspaces={"acme": workspace(("ci", KEY, True))},
+        sections={"upstream": timeouts},
+    ).write(folder)
+    return load_settings(written, {"TEST_PROVIDER_KEY": "fake"})
+
+
+@dataclass(frozen=True)
+class CallMaker:
+    """Makes calls with ``settings`` on the ledger ``database``."""
+
+    settings: Settings
+    database: Path
+
+    def make(
+        self,
+        fates: str | list[str],
+        *behaviour: ClientBehaviour,
+        seed: int = 1,
+        link: Faults = CALM,
+        unanswered_after_s: float = 5.0,
+        pause_s: float = 0.0,
+    ) -> Outcome[Ran]:
+        """Make calls of some behaviours, one after another, with pauses between them.
+
+        The provider does the same with each call, or with the requests of each as its fate says.
+        """
+
+        async def main(world: World) -> Ran:
+            tester = Provider(world)
+            tester.unanswered_after_s = unanswered_after_s
+            await tester.start()
+            assert tester.port == PROVIDER_PORT
+            world.network.faults[PROVIDER_PORT] = link
+            runs = Runs(world, self.settings, self.database)
+            await runs.server.start()
+            client, answers = Client(runs.server.port, KEY, "m"), []
+            for number, one in enumerate(behaviour):
+                tester.weights = {fates if isinstance(fates, str) else fates[number]: 1}
+                answers.append(await client.call(f"call-{number}", one))
+                await asyncio.sleep(pause_s)
+            await client.close()
+            stats, metrics = runs.deps.pool.stats(), runs.deps.in_flight.metrics.render()[1].decode()
+            ran = Ran(runs.runs, answers, tester.log, tester.connections, stats, metrics)
+            await runs.stop()
+            await tester.stop()
+            return ran
+
+        return simulate(seed, main)

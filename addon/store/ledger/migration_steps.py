@@ -274,6 +274,12 @@ def m0015_client_requests(db: "Database") -> None:
         db.conn.execute(statement)
 
 
+def m0016_resends(db: "Database") -> None:
+    """How often a request was sent again because its connection was stale. Source: docs/ledger.md."""
+    check = f"CHECK (resends BETWEEN 0 AND {LARGEST})"
+    db.conn.execute(f"ALTER TABLE usage ADD COLUMN resends INTEGER NOT NULL DEFAULT 0 {check}")
+
+
 STEPS = (
     m0001_usage,
     m0002_money,
@@ -290,4 +296,5 @@ STEPS = (
     m0013_audit,
     m0014_newest_days_first,
     m0015_client_requests,
+    m0016_resends,
 )

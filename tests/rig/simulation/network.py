@@ -12,7 +12,7 @@ from typing import Any
 from rig.simulation.faults import CALM, ConnectionFaults, Faults, draw_faults
 from rig.simulation.pipe import Pipe
 from rig.simulation.trace import Trace
-from rig.simulation.transport import SimulatedTransport
+from rig.simulation.transport import SimulatedSocket, SimulatedTransport
 
 type Factory = Callable[[], asyncio.BaseProtocol]
 type Address = tuple[str, int]
@@ -162,8 +162,10 @@ class Network:
             del self.open[transport]
             server.detach(transport)
 
-        mine = SimulatedTransport(self.loop, back, forth, {"sockname": near, "peername": far}, on_closed)
-        theirs = SimulatedTransport(self.loop, forth, back, {"sockname": far, "peername": near}, on_closed)
+        kernel = {"socket": SimulatedSocket(faults.forth.latency_s + faults.back.latency_s)}
+        names = ({"sockname": near, "peername": far}, {"sockname": far, "peername": near})
+        mine = SimulatedTransport(self.loop, back, forth, kernel | names[0], on_closed)
+        theirs = SimulatedTransport(self.loop, forth, back, kernel | names[1], on_closed)
         self.open |= {mine: f"client {near[1]}>{far[1]}", theirs: f"server {near[1]}>{far[1]}"}
         server.attach(theirs)
         server.context.run(lambda: theirs.start(server.factory()))

@@ -39,7 +39,10 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
         "sends more": 3,
     }
 )
-"""The weight of each outcome. "breaks off when finished": without usage, ``[DONE]`` and the end of the message."""
+"""The weight of each outcome. "breaks off when finished": without usage, ``[DONE]`` and the end of the message.
+
+A provider of one fate may also have "closes unanswered": it reads the request, works, and closes without a byte.
+"""
 
 
 @dataclass(slots=True)
@@ -60,7 +63,9 @@ class Provider:
 
     def __init__(self, world: World, weights: Mapping[str, int] = WEIGHTS) -> None:
         self._world = world
-        self._weights = weights
+        self.weights = weights
+        self.unanswered_after_s = 5.0
+        """How long it works on a request before it "closes unanswered"."""
         self.log: list[Generated] = []
         self.port = 0
         self.connections = 0
@@ -104,7 +109,7 @@ class Provider:
         """Answer one request. Return whether the connection serves another."""
         random = self._world.random
         # The number of draws is the same for each request.
-        outcome = random.choices([*self._weights], [*self._weights.values()])[0]
+        outcome = random.choices([*self.weights], [*self.weights.values()])[0]
         cap_tokens = body.get("max_completion_tokens") or body.get("max_tokens") or MOST_TOKENS
         tokens, at = random.randint(1, cap_tokens), random.random()
         prompt_tokens, pause_s = random.randint(1, 9), random.uniform(0.0, 0.3)
@@ -123,7 +128,11 @@ class Provider:
     async def _starts_answer(self, outcome: str, writer: asyncio.StreamWriter, delay_s: float) -> bool:
         """Return whether an answer follows at all."""
         transport: Any = writer.transport
-        await asyncio.sleep(delay_s if outcome != "silent" else _FOREVER_S)
+        await asyncio.sleep(
+            {"silent": _FOREVER_S, "closes unanswered": self.unanswered_after_s}.get(outcome, delay_s)
+        )
+        if outcome == "closes unanswered":
+            return False
         if outcome == "garbage":
             writer.write(b"\x16\x03\x01 this is not HTTP\r\n\r\n")
         elif outcome == "reset before the head":

@@ -3,6 +3,8 @@
 import asyncio
 import contextvars
 import logging
+import socket
+import struct
 from asyncio.transports import _FlowControlMixin
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +15,25 @@ log = logging.getLogger("asyncio")
 
 _MOST_READ_BYTES = 256 * 1024
 _WARN_AFTER_WRITES = 5
+
+
+class SimulatedSocket:
+    """The socket of a simulated connection. Its kernel knows the round trip."""
+
+    def __init__(self, round_trip_s: float) -> None:
+        self._round_trip_s = round_trip_s
+
+    def fileno(self) -> int:
+        """Return no descriptor: nothing can be polled."""
+        return -1
+
+    def setsockopt(self, *option: object) -> None:
+        """Ignore an option."""
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        """Return ``struct tcp_info`` up to ``tcpi_min_rtt``, the only number that it has."""
+        assert (level, option) == (socket.IPPROTO_TCP, socket.TCP_INFO)
+        return struct.pack("=148xI", round(self._round_trip_s * 1e6))[:size]
 
 
 class SimulatedTransport(_FlowControlMixin, asyncio.Transport):

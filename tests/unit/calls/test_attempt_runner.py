@@ -3,85 +3,30 @@
 Client, provider and network are simulated. The wire, the pool, the store and the runner are the gateway's own.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
-from rig.attempt_runs import Ran, Runs
+from rig.attempt_runs import (
+    FIRST_BYTE_TIMEOUT_S,
+    IDLE_TIMEOUT_S,
+    KEY,
+    STREAMED,
+    WHOLE,
+    WHOLE_TIMEOUT_S,
+    MakeCalls,
+)
 from rig.call_stages import call_at, make_dependencies
-from rig.configuration import Configuration, model, provider, workspace
 from rig.ledger import read_rows
-from rig.simulation import CALM, Faults, Outcome, World, simulate
-from rig.simulation.clients import Client, ClientBehaviour
+from rig.simulation import Faults, World, simulate
+from rig.simulation.clients import ClientBehaviour
 from rig.simulation.provider import Provider
 
 from addon.calls.attempt_runner import AttemptRunner
-from addon.settings.settings import Settings, load_settings
+from addon.settings.settings import Settings
 from addon.wire.stream import Stream
 from policies.call_stages import Stage
-
-KEY = f"tg_{'runner':0<40}"
-PROVIDER_PORT = 20_000
-"""The first port that a simulated network gives to a server."""
-FIRST_BYTE_TIMEOUT_S, IDLE_TIMEOUT_S, WHOLE_TIMEOUT_S = 20, 10, 60
-WHOLE = ClientBehaviour(
-    stream=False,
-    cap_tokens=100,
-    include_usage=False,
-    leaves_after_s=None,
-    leaves_by="close",
-    read_bytes=65_536,
-    read_pause_s=0.0,
-)
-STREAMED = replace(WHOLE, stream=True)
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    timeouts = {
-        "connect_timeout_s": 5,
-        "first_byte_timeout_s": FIRST_BYTE_TIMEOUT_S,
-        "idle_timeout_s": IDLE_TIMEOUT_S,
-        "whole_timeout_s": WHOLE_TIMEOUT_S,
-    }
-    written = Configuration(
-        providers={"TESTER": provider(f"http://127.0.0.1:{PROVIDER_PORT}/v1")},
-        models={"m": model()},
-        workspaces={"acme": workspace(("ci", KEY, True))},
-        sections={"upstream": timeouts},
-    ).write(tmp_path_factory.mktemp("attempt-runner"))
-    return load_settings(written, {"TEST_PROVIDER_KEY": "fake"})
-
-
-type Make = Callable[..., Outcome[Ran]]
-
-
-@pytest.fixture
-def make(settings: Settings, tmp_path: Path) -> Make:
-    """Make calls of some behaviours, one after another, to a provider that does the same with each."""
-
-    def make(fate: str, *behaviour: ClientBehaviour, seed: int = 1, link: Faults = CALM) -> Outcome[Ran]:
-        async def main(world: World) -> Ran:
-            tester = Provider(world, {fate: 1})
-            await tester.start()
-            assert tester.port == PROVIDER_PORT
-            world.network.faults[PROVIDER_PORT] = link
-            runs = Runs(world, settings, tmp_path / "tollgate.db")
-            await runs.server.start()
-            client = Client(runs.server.port, KEY, "m")
-            answers = [await client.call(f"call-{number}", one) for number, one in enumerate(behaviour)]
-            await client.close()
-            ran = Ran(runs.runs, answers, tester.connections, runs.deps.pool.stats())
-            await runs.stop()
-            await tester.stop()
-            return ran
-
-        return simulate(seed, main)
-
-    return make
-
 
 FAILURES = {
     ("401", WHOLE): (401, "invalid_api_key", "refused with 401"),
@@ -106,7 +51,7 @@ FAILURES = {
     ids=[f"{fate}, {'streamed' if behaviour.stream else 'whole'}" for fate, behaviour in FAILURES],
 )
 def test_an_attempt_fails_as_its_provider_does_and_leaves_the_call_open(
-    make: Make, fate: str, behaviour: ClientBehaviour, error: tuple[int, str, str]
+    make: MakeCalls, fate: str, behaviour: ClientBehaviour, error: tuple[int, str, str]
 ) -> None:
     outcome = make(fate, behaviour)
     [run] = outcome.result.runs
@@ -133,18 +78,18 @@ def test_an_attempt_fails_as_its_provider_does_and_leaves_the_call_open(
     ids=["streamed", "whole", "whole, in the body"],
 )
 def test_a_silent_provider_has_its_time_and_no_more(
-    make: Make, fate: str, behaviour: ClientBehaviour, bound_s: float
+    make: MakeCalls, fate: str, behaviour: ClientBehaviour, bound_s: float
 ) -> None:
     [run] = make(fate, behaviour).result.runs
     assert run.took_s == pytest.approx(bound_s, abs=0.01)
 
 
-def test_a_stream_that_falls_silent_has_the_time_for_one_piece(make: Make) -> None:
+def test_a_stream_that_falls_silent_has_the_time_for_one_piece(make: MakeCalls) -> None:
     [run] = make("silent in the body", STREAMED).result.runs
     assert IDLE_TIMEOUT_S < run.took_s < FIRST_BYTE_TIMEOUT_S
 
 
-def test_a_provider_that_accepts_no_connection_is_sent_nothing(make: Make) -> None:
+def test_a_provider_that_accepts_no_connection_is_sent_nothing(make: MakeCalls) -> None:
     [run] = make("good", WHOLE, link=Faults(refused=1.0)).result.runs
     assert run.failure
     assert (run.failure.status, run.attempt.is_sent, run.attempt.status) == (502, False, None)
@@ -153,7 +98,7 @@ def test_a_provider_that_accepts_no_connection_is_sent_nothing(make: Make) -> No
 @pytest.mark.parametrize("behaviour", [WHOLE, STREAMED], ids=["whole", "streamed"])
 @pytest.mark.parametrize("fate", ["good", "slow", "closes after", "no usage", "breaks off when finished"])
 def test_an_attempt_that_answers_also_settles_its_call(
-    make: Make, tmp_path: Path, fate: str, behaviour: ClientBehaviour
+    make: MakeCalls, tmp_path: Path, fate: str, behaviour: ClientBehaviour
 ) -> None:
     outcome = make(fate, behaviour)
     [run], [answer] = outcome.result.runs, outcome.result.answers
@@ -165,19 +110,19 @@ def test_an_attempt_that_answers_also_settles_its_call(
     assert (outcome.errors, outcome.left) == ([], [])
 
 
-def test_the_body_of_a_request_is_forgotten_once_its_answer_begins(make: Make) -> None:
+def test_the_body_of_a_request_is_forgotten_once_its_answer_begins(make: MakeCalls) -> None:
     [run] = make("good", WHOLE).result.runs
     assert run.attempt.request.content == b""
 
 
-def test_calls_after_one_another_share_a_connection(make: Make) -> None:
+def test_calls_after_one_another_share_a_connection(make: MakeCalls) -> None:
     ran = make("good", WHOLE, STREAMED, WHOLE).result
     assert [run.failure for run in ran.runs] == [None, None, None]
     assert (ran.connections, ran.pool.reused) == (1, 2)
 
 
 def test_a_reused_connection_that_the_provider_has_closed_is_replaced_within_the_attempt(
-    make: Make, tmp_path: Path
+    make: MakeCalls, tmp_path: Path
 ) -> None:
     # The provider closes after each answer. With this latency, the next request is on its way by then.
     outcome = make("closes after", WHOLE, WHOLE, WHOLE, link=Faults(latency_s=(0.2, 0.2)))
@@ -198,7 +143,7 @@ def leaving(behaviour: ClientBehaviour, leaves_by: str) -> ClientBehaviour:
 
 @pytest.mark.parametrize("leaves_by", ["abort", "close"])
 def test_a_whole_answer_is_read_for_its_usage_after_its_client_left(
-    make: Make, tmp_path: Path, leaves_by: str
+    make: MakeCalls, tmp_path: Path, leaves_by: str
 ) -> None:
     [run] = make("good", leaving(WHOLE, leaves_by)).result.runs
     assert (run.has_left, run.stage, run.attempt.status) == (True, Stage.DISPATCHED, 200)
@@ -211,7 +156,7 @@ def test_a_whole_answer_is_read_for_its_usage_after_its_client_left(
 
 @pytest.mark.parametrize("leaves_by", ["abort", "close"])
 def test_a_stream_that_has_not_finished_is_not_read_without_its_client(
-    make: Make, tmp_path: Path, leaves_by: str
+    make: MakeCalls, tmp_path: Path, leaves_by: str
 ) -> None:
     outcome = make("good", leaving(STREAMED, leaves_by))
     [run] = outcome.result.runs
@@ -224,11 +169,13 @@ def test_a_stream_that_has_not_finished_is_not_read_without_its_client(
 # An attempt that may not run.
 
 
-def test_an_attempt_that_was_not_dispatched_opens_no_connection(settings: Settings, tmp_path: Path) -> None:
+def test_an_attempt_that_was_not_dispatched_opens_no_connection(
+    attempt_settings: Settings, tmp_path: Path
+) -> None:
     async def main(world: World) -> tuple[int, int]:
         tester = Provider(world)
         await tester.start()
-        deps = make_dependencies(settings, tmp_path / "tollgate.db", world.clock)
+        deps = make_dependencies(attempt_settings, tmp_path / "tollgate.db", world.clock)
         unused = cast(Stream, None)
         ended, other = [await call_at(Stage.DISPATCHED, deps, KEY) for _ in range(2)]
         attempt = ended.attempt

@@ -113,22 +113,25 @@ async def test_a_row_that_lacks_a_column_is_refused_and_its_hold_released(
     assert (location.holds(), location.rows()) == ([], {})
 
 
-@pytest.mark.parametrize("later", ["cache_write_tokens", "client_request_id"])
+@pytest.mark.parametrize(
+    ("later", "value"), [("cache_write_tokens", None), ("client_request_id", None), ("resends", 0)]
+)
 async def test_a_row_of_an_older_version_lacks_a_later_column(
-    store: Store, location: StoreLocation, later: str
+    store: Store, location: StoreLocation, later: str, value: int | None
 ) -> None:
     await store.hold(request("a"))
     row = call_row("a")
     del row[later]
     await store.settle(Settlement(row, from_wallet=True))
     await store.maintain()
-    assert (location.holds(), location.rows()["a"][later]) == ([], None)
+    assert (location.holds(), location.rows()["a"][later]) == ([], value)
 
 
-async def test_a_row_keeps_the_clients_own_id(store: Store, location: StoreLocation) -> None:
-    await store.settle(settlement("a", client_request_id='order "7"'))
+async def test_a_row_keeps_the_clients_own_id_and_its_resends(store: Store, location: StoreLocation) -> None:
+    await store.settle(settlement("a", client_request_id='order "7"', resends=1))
     await store.maintain()
-    assert location.rows()["a"]["client_request_id"] == 'order "7"'
+    row = location.rows()["a"]
+    assert (row["client_request_id"], row["resends"]) == ('order "7"', 1)
 
 
 async def test_no_text_of_clients_or_providers_keeps_a_call_out_of_the_ledger(

@@ -76,6 +76,7 @@ def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
         "mode": "payg",
         "decided_by": "pinned",
         "attempts": 1,
+        "resends": 0,
         "fallback": False,
         "status": 200,
         "error_code": None,

@@ -217,6 +217,7 @@ def fill_every_metric(metrics: Metrics) -> None:
     metrics.call_ended(served, CATALOG, now_s=2.0)
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
     metrics.count_implausible_usage("TESTER", "prompt_tokens")
+    metrics.count_resend("TESTER")
     metrics.attempt_failed("TESTER", "upstream_error")
     metrics.set_platform_keys({("TESTER", "ready"): 1, ("TESTER", "resting"): 1})
     metrics.set_circuits_open({("TESTER", "payg", "all"): 0})

@@ -10,19 +10,16 @@ from rig.upstream_pool import REQUEST, acquire, cancel, exchange, pool_of, read_
 from addon.upstream.pool import PoolLimits
 
 
-@pytest.mark.parametrize("wait", ["head", "read", "sent"])
+@pytest.mark.parametrize("wait", ["head", "read"])
 async def test_a_cancelled_wait_leaks_no_socket(wait: str) -> None:
     async def answer(peer: Peer) -> None:
-        if wait == "sent":
-            await asyncio.Event().wait()
         await peer.request()
         if wait == "read":
             await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
-        body = bytes(64 << 20) if wait == "sent" else b"{}"
-        connection.send(REQUEST.replace(b": 2", b": %d" % len(body)), body)
+        connection.send(REQUEST, b"{}")
         if wait == "read":
             await connection.head()
         task = asyncio.ensure_future(getattr(connection, wait)())

@@ -15,6 +15,7 @@ from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.pool import Pool, PoolFull, PoolLimits
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
+from policies.resend import may_send_again
 
 CALLS = 40
 READ_TIMEOUT_S = 120.0
@@ -70,7 +71,7 @@ class Relay:
                 async with within(READ_TIMEOUT_S):
                     return await self._exchange(stream, connection, body)
             except UpstreamConnectionError as error:
-                if not is_last and connection.is_reused and error.is_unanswered:
+                if may_send_again(error.lost, int(is_last)):
                     continue
                 return await self._fail(stream, "broke")
             except TimeoutError:
