@@ -5,6 +5,7 @@
 #   ./run.sh                    serve with the file that TOLLGATE_CONF names, else with the proxy.conf in this folder
 #   ./run.sh test [ARGS]        linters, type checker, whole test suite (ARGS go to pytest)
 #   ./run.sh bench [ARGS]       the benchmark
+#   ./run.sh mutate [ARGS]      put small faults into the code, and say which of them no test catches
 #   ./run.sh lock               renew the lock files (needs uv)
 #   ./run.sh ANYTHING ELSE      the tollgate command line: ./run.sh --help
 #
@@ -259,6 +260,12 @@ case ${1:-} in
         tollgate addon.cli "$@"
         ;;
     test) shift; run_tests "$@" ;;
+    mutate)
+        shift
+        ensure_environment requirements-test
+        cd "$root"
+        PYTHONPATH=$root:$root/tests PYTHONSAFEPATH=1 exec "$venv/bin/python" -m mutation "$@"
+        ;;
     bench) shift; tollgate benchmarks "$@" ;;
     lock) refresh_locks ;;
     *) tollgate addon.cli "$@" ;;

@@ -1,0 +1,192 @@
+"""Run the tests that cover each fault, in forks of one process that has collected them, and say what no test caught."""
+
+import itertools
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from mutation.faults import Fault
+from mutation.lines import LineRecorder
+from mutation.planting import ROOT, plant_in_functions
+
+PRODUCT = tuple(f"{ROOT}/{name}/" for name in ("addon", "policies"))
+COVERING_TEST_S = 20.0
+"""How long the tests of one fault may take together, as measured without a fault."""
+BOUND_S = 300.0
+"""How long one fault may take on a busy machine. A fault that takes longer is caught: it makes something endless."""
+
+KEPT_FILES = 8
+"""How many files of what tests cover are kept: each has some megabytes."""
+NO_FAULT = Fault("", 0, 0)
+
+Outcome = Literal["caught", "survived", "uncovered"]
+_CAUGHT, _SURVIVED = 1, 0
+
+
+@dataclass
+class Coverage:
+    """Which tests run which line, and how long each takes. Only tests that pass without a fault are here."""
+
+    tests_of: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    duration_s: dict[str, float] = field(default_factory=dict)
+
+    def covering(self, fault: Fault) -> list[str]:
+        """Return the ids of the tests that run the line: those of its own module first, quick ones first."""
+        own = f"test_{Path(fault.path).stem}"
+        tests = sorted(self._running_line(fault), key=lambda test: (own not in test, self.duration_s[test]))
+        total_s = itertools.accumulate(self.duration_s[test] for test in tests)
+        return [test for test, until_s in zip(tests, total_s, strict=True) if until_s <= COVERING_TEST_S]
+
+    def _running_line(self, fault: Fault) -> Iterable[str]:
+        """Return the tests that run the line, or the nearest line before it in a statement of several lines."""
+        path = str(ROOT / fault.path)
+        if not fault.function_line:
+            return {test for (file, _), tests in self.tests_of.items() if file == path for test in tests}
+        lines = ((path, line) for line in range(fault.line, fault.function_line, -1))
+        return next((self.tests_of[line] for line in lines if line in self.tests_of), ())
+
+
+@dataclass
+class MutationRun:
+    """A plugin of pytest that runs ``faults`` in place of the collected tests, ``processes`` at a time."""
+
+    faults: list[Fault]
+    processes: int
+    coverage_file: Path
+    outcomes: dict[Fault, Outcome] = field(default_factory=dict)
+    _running: dict[int, tuple[Fault, float]] = field(default_factory=dict)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Find what each test covers, then run each fault in a fork. Forks end with this process."""
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        try:
+            self._run_faults(session)
+        finally:
+            for pid in self._running:
+                _end_group(pid)
+        return True
+
+    def _run_faults(self, session: pytest.Session) -> None:
+        items = {item.nodeid: item for item in session.items}
+        coverage = self._coverage(session)
+        for fault in self.faults:
+            tests = coverage.covering(fault)
+            if not tests:
+                self._note(fault, "uncovered")
+                continue
+            while len(self._running) >= self.processes:
+                self._await_one()
+            cpu_s = 20 + 5 * sum(coverage.duration_s[test] for test in tests)
+            pid = _fork(_test_fault, session, fault, [items[test] for test in tests], cpu_s)
+            self._running[pid] = fault, time.monotonic() + BOUND_S
+        while self._running:
+            self._await_one()
+
+    def _coverage(self, session: pytest.Session) -> Coverage:
+        if not self.coverage_file.exists():
+            print("finding what the tests cover", flush=True)
+            pid = _fork(_record, session, self.coverage_file)
+            self._running[pid] = NO_FAULT, 0.0
+            status = os.waitpid(pid, 0)[1]
+            del self._running[pid]
+            if status:
+                raise RuntimeError("the tests could not be run to find what they cover")
+        coverage: Coverage = pickle.loads(self.coverage_file.read_bytes())
+        return coverage
+
+    def _await_one(self) -> None:
+        while True:
+            for pid, (fault, ends_at) in self._running.items():
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended or time.monotonic() > ends_at:
+                    _end_group(pid)
+                    del self._running[pid]
+                    self._note(fault, "survived" if ended and status == 0 else "caught")
+                    return
+            time.sleep(0.02)
+
+    def _note(self, fault: Fault, outcome: Outcome) -> None:
+        self.outcomes[fault] = outcome
+        print(f"{len(self.outcomes)}/{len(self.faults)} {outcome}: {fault}", flush=True)
+
+
+def _end_group(pid: int) -> None:
+    """End what the fork of a fault has started and left behind."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    except (ProcessLookupError, ChildProcessError, PermissionError):
+        pass
+
+
+def _fork[**P](run: Callable[P, int], *args: P.args, **kwargs: P.kwargs) -> int:
+    """Call ``run`` in a fork that is the first of its process group and prints nothing. Return its process id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 2
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in range(3):
+            os.dup2(nothing, descriptor)
+        code = run(*args, **kwargs)
+    finally:
+        os._exit(code)
+
+
+def _test_fault(session: pytest.Session, fault: Fault, items: list[pytest.Item], cpu_s: float) -> int:
+    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s)))
+    if not plant_in_functions(fault):
+        return _test_in_new_process(fault, [item.nodeid for item in items])
+    for _ in _running(session, items):
+        if session.testsfailed:
+            return _CAUGHT
+    return _SURVIVED
+
+
+def _test_in_new_process(fault: Fault, tests: Iterable[str]) -> int:
+    command = [sys.executable, "-m", "mutation.planted", fault.path, str(fault.number)]
+    done = subprocess.run(command, input="\n".join(tests), text=True, cwd=ROOT, check=False)
+    return _CAUGHT if done.returncode else _SURVIVED
+
+
+def _running(session: pytest.Session, items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Run each of the tests, and yield it when it has run."""
+    for item, following in itertools.zip_longest(items, items[1:]):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        yield item
+
+
+def _record(session: pytest.Session, file: Path) -> int:
+    recorder = LineRecorder(PRODUCT)
+    coverage = Coverage()
+    with recorder.running():
+        failed, began = 0, time.perf_counter()
+        for item in _running(session, session.items):
+            lines, now = recorder.take(), time.perf_counter()
+            if session.testsfailed == failed:
+                _add(coverage, item.nodeid, lines, now - began)
+            failed, began = session.testsfailed, now
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(pickle.dumps(coverage))
+    for old in sorted(file.parent.iterdir(), key=lambda found: found.stat().st_mtime)[:-KEPT_FILES]:
+        old.unlink()
+    return 0
+
+
+def _add(coverage: Coverage, test: str, lines: set[tuple[str, int]], duration_s: float) -> None:
+    coverage.duration_s[test] = duration_s
+    for line in lines:
+        coverage.tests_of.setdefault(line, []).append(test)
