@@ -19,12 +19,12 @@ from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
 from addon.store.ledger.alerts import (
     Rescue,
-    find_last_credits,
     last_row,
     read_fallbacks,
     read_marks,
     read_new_rows,
 )
+from addon.store.ledger.wallet_credits import Credit, find_last_credits
 from addon.store.protocol import Store
 from addon.telemetry.metrics import Metrics
 from policies.alert_rules import (
@@ -247,7 +247,7 @@ class Detector:
         found: FoundEvents,
         workspace: Workspace,
         callers: frozenset[tuple[str, str]] | None,
-        credit: tuple[str, int] | None,
+        credit: Credit | None,
         now: datetime,
     ) -> dict[tuple[str, str], float]:
         """Look at the budgets of one workspace. Return what is left of its own, in USD, for its gauges."""

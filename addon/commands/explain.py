@@ -23,6 +23,7 @@ from addon.explain.explanation import Explanation, explain
 from addon.explain.hints import BUILT_IN_HINT, may_lack_keys, serves_built_in
 from addon.explain.records import make_explanation_record
 from addon.settings.settings import Settings
+from addon.store.ledger.wallet_credits import find_last_credits
 from addon.text.table_formats import format_json
 from policies.model import Key, Workspace
 
@@ -54,7 +55,8 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
             open_ledger(settings.conf.paths.database) as ledger,
             open_counted(settings.conf, ledger) as counted,
         ):
-            explanation = explain(make_admitted_call(settings, workspace, key), content, counted)
+            credits = find_last_credits(ledger, [workspace.id])
+            explanation = explain(make_admitted_call(settings, workspace, key), content, counted, credits)
     hints = _find_hints(explanation, settings, workspace)
     if as_json:
         click.echo(format_json(make_explanation_record(workspace.id, key.id, explanation, hints)))

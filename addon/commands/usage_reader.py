@@ -18,6 +18,7 @@ from addon.settings.settings import Settings
 from addon.store.backends import open_counters
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.report import find_limits_of, find_recent, find_refusals, find_totals
+from addon.store.ledger.wallet_credits import find_last_credits
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
 
@@ -68,7 +69,8 @@ class UsageReader:
     def _read_limits(self) -> Table:
         workspaces = self._settings.workspaces.values()
         with open_counters(self._settings.conf, self._ledger) as read_used:
-            table = find_limits_of(read_used, workspaces, self._wanted, datetime.now(UTC))
+            credits = find_last_credits(self._ledger, [one.id for one in workspaces])
+            table = find_limits_of(read_used, workspaces, self._wanted, datetime.now(UTC), credits)
         return self._add_labels(replace(table, rows=table.rows[: self._most]))
 
     def _add_labels(self, table: Table) -> Table:

@@ -188,6 +188,12 @@ def _hour(value: object) -> Cell:
     return Cell(f"{shown}:00" if len(shown) == 13 else shown, "UTC", "moment", iso=f"{value}:00Z")
 
 
+def _within_hour(value: object) -> Cell:
+    """Return the hour of something whose minute is not kept, so that it does not look like a time."""
+    hour = _hour(value)
+    return replace(hour, text=f"{hour.text} to {hour.text[11:14]}59") if hour.text.endswith(":00") else hour
+
+
 def _day(value: object) -> Cell:
     return Cell(display.text(value), "UTC", "moment", iso=display.text(value))
 
@@ -198,7 +204,7 @@ _BY_NAME: Final[Mapping[str, Callable[[Any], Cell]]] = {
     "stream": yes_or_no,
     "fallback": yes_or_no,
     "hour": _hour,
-    "last_hour": _hour,
+    "last_hour": _within_hour,
     "day": _day,
 }
 _BY_UNIT: Final[Mapping[str, Callable[[Any], Cell]]] = {

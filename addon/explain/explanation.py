@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import structs
 from pydantic import SecretStr
@@ -31,6 +31,7 @@ from addon.calls.upstream_request import (
 )
 from addon.explain.fields import explained_fields
 from addon.store.ledger.report import ReadUsed, find_limits
+from addon.store.ledger.wallet_credits import Credit
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, refusal_error
 from addon.text.http_heads import Headers, RequestHead
@@ -123,16 +124,24 @@ class Explanation:
     no_fallback_reason: str | None = None
 
 
+class _Budgets(NamedTuple):
+    """What is used of the limits, and the last credits of wallets."""
+
+    counted: Counted
+    credits: Mapping[str, Credit]
+
+
 class _Stopped(Exception):  # noqa: N818  (an answer, not a fault)
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused.answer.code)
         self.refused = refused
 
 
-def explain(call: Call, content: bytes, counted: Counted) -> Explanation:
+def explain(call: Call, content: bytes, counted: Counted, credits: Mapping[str, Credit]) -> Explanation:
     """Return what would happen to a call at ``ADMITTED``, which the rate limiter has let in. The call advances here.
 
-    Its settings have an address for each builtin provider. The explanation contains no secret.
+    Its settings have an address for each builtin provider. ``credits`` as in ``find_limits``. The explanation contains
+    no secret.
     """
     explanation = _begin(call)
     try:
@@ -146,11 +155,11 @@ def explain(call: Call, content: bytes, counted: Counted) -> Explanation:
         explanation.refused = stopped.refused
         return explanation
     once = counted if isinstance(counted, StoreUnavailable) else cache(counted)
-    _explain_route(call, explanation, decode_object(content), once)
+    _explain_route(call, explanation, decode_object(content), _Budgets(once, credits))
     return explanation
 
 
-def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any], counted: Counted) -> None:
+def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any], budgets: _Budgets) -> None:
     route = call.exchange.route
     explanation.decided_by = route.decided_by
     # The explanation is shown to people, so no secret is in it from here on.
@@ -158,11 +167,11 @@ def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any
     call.exchange = call.exchange.with_route(replace(route, targets=shown))
     explanation.error_on_failure = refusal_error(route.fallback_refusal) if route.fallback_refusal else None
     explanation.no_fallback_reason = route.no_fallback_reason
-    first = _explain_attempt(call, given, counted)
+    first = _explain_attempt(call, given, budgets)
     explanation.attempts.append(first)
     explanation.refused = first.refused
     if not first.refused and call.exchange.next_target:
-        second = _explain_attempt(call, given, counted)
+        second = _explain_attempt(call, given, budgets)
         explanation.attempts.append(second)
         explanation.error_on_failure = _error_instead(first, second, call.exchange.created_at)
 
@@ -175,7 +184,7 @@ def _admit(call: Call, content: bytes) -> None:
         raise _Stopped(Refused("key", refusal_error(invalid_key_refusal()), f"key {key.id} {reason}"))
 
 
-def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> ExplainedAttempt:
+def _explain_attempt(call: Call, given: Mapping[str, Any], budgets: _Budgets) -> ExplainedAttempt:
     target = call.exchange.next_target
     explained = ExplainedAttempt(target, Caps(catalog=target.model.max_completion_tokens))
     try:
@@ -183,7 +192,7 @@ def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> 
             explained.caps.policies, cap_tokens = ask_policies(call)
         explained.caps.client = call.chat.requested_cap
         with _step("limits"):
-            hold = _hold(call, explained, cap_tokens, counted)
+            hold = _hold(call, explained, cap_tokens, budgets)
         with _step("request"):
             _send(call, explained, make_attempt(call, target, cap_tokens, hold), given)
     except _Stopped as stopped:
@@ -191,12 +200,13 @@ def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> 
     return explained
 
 
-def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, counted: Counted) -> Hold:
+def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, budgets: _Budgets) -> Hold:
+    counted = budgets.counted
     request = make_hold_request(call, cap_tokens)
     if isinstance(counted, StoreUnavailable):
         raise counted
     explained.prompt_nanousd = request.max_cost.prompt_nanousd
-    explained.limits = _limit_rows(call, request, counted)
+    explained.limits = _limit_rows(call, request, counted, budgets.credits)
     used = {limit.counter: counted(limit, request.workspace, request.key_id) for limit in request.limits}
     uncapped = place_hold(structs.replace(request.max_cost, cap_tokens=_NO_CAP), request.limits, used)
     if explained.target.mode == "payg" and not isinstance(uncapped, Denial) and uncapped.cap_tokens < _NO_CAP:
@@ -210,12 +220,13 @@ def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, count
     return decided
 
 
-def _limit_rows(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[dict[str, Any]]:
+def _limit_rows(
+    call: Call, request: HoldRequest, read_used: ReadUsed, credits: Mapping[str, Credit]
+) -> list[dict[str, Any]]:
     """Return what is left of each limit of the attempt, in the order of the checks."""
     with_this_key = replace(call.exchange.workspace, keys=(call.exchange.key,))
-    rows = {
-        row["limit"]: row for row in find_limits(read_used, [with_this_key], request.created_at).records()
-    }
+    found = find_limits(read_used, [with_this_key], request.created_at, credits).records()
+    rows = {row["limit"]: row for row in found}
     return [rows[limit.kind] for limit in request.limits]
 
 

@@ -39,4 +39,4 @@ def call_of(workspace: Workspace) -> Call:
 
 def explain_as(name: str, body: Any, counted: Counted = lambda *_: UNUSED) -> Explanation:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return explain(call_of(loaded().workspaces[name]), content, counted)
+    return explain(call_of(loaded().workspaces[name]), content, counted, {})

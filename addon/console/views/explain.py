@@ -6,7 +6,7 @@ from typing import Any, Final
 from addon.console.view import Reading, View
 from addon.console.views.explain_examples import EXAMPLES
 from addon.console.views.explain_shown import make_explanation_shown
-from addon.console.views.workspace_shown import make_limit_cells
+from addon.console.views.workspace_shown import LIMIT_CELLS
 from addon.explain.caller import (
     UnknownCallerError,
     find_key,
@@ -17,6 +17,7 @@ from addon.explain.caller import (
 from addon.explain.explanation import CAP_NAMES, explain
 from addon.explain.hints import BUILT_IN_HINT, serves_built_in
 from addon.explain.records import make_explanation_record
+from addon.store.ledger.wallet_credits import find_last_credits
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
 from policies.model import Key, Workspace
@@ -32,7 +33,7 @@ def load_explain(reading: Reading) -> View:
     form = reading.form if reading.form is not None else _fill_form(reading)
     shown = {
         **{"form": form, **_list_choices(reading, form), "examples": EXAMPLES, "explained": None},
-        **{"part_of": _part_of, "limit_cells": make_limit_cells(last_credit=0)},
+        **{"part_of": _part_of, "limit_cells": LIMIT_CELLS},
     }
     tables = {"examples": Table(("example", "body"), [(one.name, one.body) for one in EXAMPLES])}
     if reading.form is None:
@@ -60,7 +61,7 @@ def _explain(reading: Reading, workspace: Workspace, key: Key, body: str, shown:
     call = make_admitted_call(reading.settings, workspace, key)
     content = body.encode("utf-8", "surrogatepass")
     with open_counted(reading.settings.conf, reading.ledger) as counted:
-        explanation = explain(call, content, counted)
+        explanation = explain(call, content, counted, find_last_credits(reading.ledger, [workspace.id]))
     hints = [BUILT_IN_HINT] if serves_built_in(explanation, reading.settings) else []
     record = make_explanation_record(workspace.id, key.id, explanation, hints)
     tables = _make_tables(record)

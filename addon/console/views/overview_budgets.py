@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from addon.console.view import Reading
-from addon.store.ledger.alerts import find_last_credits, find_wallet_cap
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.figures import KeyUse, read_key_uses
 from addon.store.ledger.report import ReadUsed, find_limits_of
 from addon.store.ledger.rollups import HOUR_DIGITS
+from addon.store.ledger.wallet_credits import find_last_credits
 from addon.text.table import Table
 from policies.budget_forecast import WINDOW, Use, forecast
 from policies.limits import EVER, Counter, Limit, key_scope
@@ -38,23 +38,21 @@ SHOWN: Final = 10
 
 def load_budgets(reading: Reading, read_used: ReadUsed, wanted: Filter) -> Table:
     """Return the budgets that run out first. Of a wallet, the used part is that of its last credit."""
-    limits = find_limits_of(read_used, reading.settings.workspaces.values(), wanted, reading.now).records()
+    workspaces = reading.settings.workspaces.values()
+    credits = find_last_credits(reading.ledger, [one.id for one in workspaces])
+    limits = find_limits_of(read_used, workspaces, wanted, reading.now, credits).records()
     if not limits:
         return Table(COLUMNS, [])
     since = format_utc((reading.now - WINDOW).replace(minute=0, second=0, microsecond=0))
     of_keys = _read_uses(reading, read_used, since[:HOUR_DIGITS], wanted.workspace)
     of_workspaces = _sum_by_workspace(of_keys)
-    credits = find_last_credits(
-        reading.ledger, [limit["workspace"] for limit in limits if limit["limit"] == "wallet"]
-    )
     rows = []
     for limit in limits:
         workspace, key_id = limit["workspace"], limit["key_id"]
         used = of_workspaces.get(workspace) if key_id is None else of_keys.get((workspace, key_id))
         if limit["limit"] == "wallet" and workspace not in credits:
             continue  # As in alerts: a wallet that never had a credit has nothing to run out of.
-        _, credit_nanousd = credits.get(workspace, ("", 0))
-        rows.append(_make_row(limit, used, credit_nanousd, reading.now))
+        rows.append(_make_row(limit, used, reading.now))
     rows.sort(key=_rank)
     return Table(COLUMNS, [[row[name] for name in COLUMNS] for row in rows[:SHOWN]])
 
@@ -72,16 +70,10 @@ def _read_uses(
     return uses
 
 
-def _make_row(
-    limit: Mapping[str, Any], used: KeyUse | None, credit_nanousd: int, now: datetime
-) -> dict[str, Any]:
+def _make_row(limit: Mapping[str, Any], used: KeyUse | None, now: datetime) -> dict[str, Any]:
     """Return a limit with what is used of it, and its outlook."""
     row = {**limit, "used_nanousd": limit["spent_nanousd"]}
     is_of_calls = limit["limit"] == "request_cap"
-    if limit["limit"] == "wallet":
-        # The cap of a wallet's limit is its balance.
-        row["cap_nanousd"] = find_wallet_cap(limit["cap_nanousd"], credit_nanousd)
-        row["used_nanousd"] = row["cap_nanousd"] - limit["cap_nanousd"]
     left, cap = (
         (limit["requests_left"], limit["request_cap"])
         if is_of_calls

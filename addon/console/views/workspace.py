@@ -10,12 +10,12 @@ from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.workspace_keys import choose_keys, make_keys_table
 from addon.console.views.workspace_settings import make_settings_tables, make_settings_values
 from addon.console.views.workspace_shown import (
+    LIMIT_CELLS,
     ROUTING_CELLS,
     choose_key_columns,
     draw_spend,
     make_facts,
     make_key_cells,
-    make_limit_cells,
     make_tiles,
 )
 from addon.console.views.workspace_states import (
@@ -25,7 +25,6 @@ from addon.console.views.workspace_states import (
 )
 from addon.edits.workspace_files import unknown_workspace_error
 from addon.settings.errors import Problem
-from addon.store.ledger.alerts import find_last_credits
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.names import is_recorded_workspace
 from addon.store.ledger.report import (
@@ -37,6 +36,7 @@ from addon.store.ledger.report import (
     find_refusals,
     find_totals,
 )
+from addon.store.ledger.wallet_credits import find_last_credits
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
@@ -96,16 +96,10 @@ def _make_shown(
         "key_columns": choose_key_columns(tables["keys"]),
         "key_cells": make_key_cells(tables["limits"]),
         "routing_cells": ROUTING_CELLS,
-        "limit_cells": make_limit_cells(_find_last_credit(reading, values["workspace"])),
+        "limit_cells": LIMIT_CELLS,
         "facts": make_facts(values["settings"], values["file"]),
         "chart": draw_spend(tables["spend"], time),
     }
-
-
-def _find_last_credit(reading: Reading, workspace_id: str) -> int:
-    """Return the last credit of a wallet, 0 for none."""
-    _, credit = find_last_credits(reading.ledger, [workspace_id]).get(workspace_id, ("", 0))
-    return credit
 
 
 def _read_counters(
@@ -115,7 +109,8 @@ def _read_counters(
     chosen = [replace(workspace, keys=keys)] if workspace else []
     try:
         with reading.open_counters() as read_used:
-            limits = find_limits(read_used, chosen, reading.now)
+            credits = find_last_credits(reading.ledger, [workspace_id])
+            limits = find_limits(read_used, chosen, reading.now, credits)
             (wallet,) = find_balances(read_used, [workspace_id]).records()
     except StoreUnavailable as error:
         nothing = dict.fromkeys(("balance_nanousd", "held_nanousd", "left_nanousd"))

@@ -9,7 +9,6 @@ from addon.console.cells import NOTHING, Cell, Mark, badge, make_cell
 from addon.console.charts.bar import draw_bar
 from addon.console.charts.stacked_bars import Series, StackedBars, draw_stacked_bars
 from addon.console.time_range import TimeRange
-from addon.store.ledger.alerts import find_wallet_cap
 from addon.text.table import Table
 
 KEY_COLUMNS: Final = (
@@ -67,23 +66,20 @@ def _show_cap(row: Row, limit: str, by_key: Mapping[tuple[str, str], Row]) -> Ce
     return Cell(display.money(cap) if limit == "spend_cap" else display.count(cap), kind="number")
 
 
-def show_wallet(balance: int, held: int, credit: int, text: str = "") -> Cell:
-    """Return how much of the last credit of a wallet is used, as a bar and in words. Without a credit, no bar."""
-    left = balance - held
-    if credit <= 0:
-        return Cell(text or display.money(left), display.exact_money(left), "number")
-    cap = find_wallet_cap(balance, credit)
-    used = f"{display.money(cap - balance)} of {display.money(cap)}"
+def show_wallet(spent: int, held: int, cap: int, text: str = "") -> Cell:
+    """Return how much of the last credit of a wallet is used, as a bar and in words. Without one, show no bar."""
+    left = cap - spent - held
+    used = f"{display.money(spent)} of {display.money(cap)}"
+    if cap <= 0:
+        return Cell(text or used, display.exact_money(left), "number")
     label = f"{display.exact_money(left)} left: {used} used since the last credit, {display.money(held)} held"
-    return Cell(text or used, label, "number", svg=draw_bar(cap - balance, cap, label, held))
+    return Cell(text or used, label, "number", svg=draw_bar(spent, cap, label, held))
 
 
-def show_use(row: Row, last_credit: int = 0) -> Cell:
+def show_use(row: Row) -> Cell:
     """Return how much of a limit is used, as a bar and in words. ``row`` is one of ``store.ledger.report``."""
     if row["limit"] == "wallet":
-        if not last_credit:
-            return NOTHING  # What is left says all.
-        return show_wallet(row["cap_nanousd"], row["held_nanousd"], last_credit)
+        return show_wallet(row["spent_nanousd"], row["held_nanousd"], row["cap_nanousd"])
     if row["limit"] == "request_cap":
         used, held, cap = row["requests"], row["requests_in_flight"], row["request_cap"]
         show: Callable[[int], str] = display.count
@@ -105,14 +101,13 @@ def _show_amount(row: Row, amount: str, requests: str) -> Cell:
     return make_cell(amount, row[amount])
 
 
-def make_limit_cells(last_credit: int) -> Mapping[str, MakeCell]:
-    """Return how the table of limits shows its columns. ``last_credit`` is that of the wallet, 0 for none."""
-    return {
-        "used": lambda row: show_use(row, last_credit),
-        "held": lambda row: _show_amount(row, "held_nanousd", "requests_in_flight"),
-        "left": lambda row: _show_amount(row, "left_nanousd", "requests_left"),
-        "limit": lambda row: Cell(row["limit"].replace("_", " ").capitalize()),
-    }
+LIMIT_CELLS: Final[Mapping[str, MakeCell]] = {
+    "used": show_use,
+    "held": lambda row: _show_amount(row, "held_nanousd", "requests_in_flight"),
+    "left": lambda row: _show_amount(row, "left_nanousd", "requests_left"),
+    "limit": lambda row: Cell(row["limit"].replace("_", " ").capitalize()),
+}
+"""How the table of limits shows its columns."""
 
 
 def make_facts(settings: Row | None, file: str | None) -> Sequence[tuple[Any, ...]]:

@@ -19,11 +19,11 @@ from addon.console.views.workspace_states import (
     find_state,
     find_workspace_warnings,
 )
-from addon.store.ledger.alerts import find_last_credits
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.figures import find_error_rate
 from addon.store.ledger.names import find_recorded_workspaces
 from addon.store.ledger.report import find_balances, find_limits, find_refusals, find_totals
+from addon.store.ledger.wallet_credits import find_last_credits, find_wallet_cap
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
@@ -219,7 +219,7 @@ def _read_budgets(
     credits = find_last_credits(reading.ledger, states)
     try:
         with reading.open_counters() as read_used:
-            limits = find_limits(read_used, bare, reading.now).records()
+            limits = find_limits(read_used, bare, reading.now, credits).records()
             wallets = find_balances(read_used, states).records()
     except StoreUnavailable as error:
         return {}, mask_credentials(str(error))
@@ -230,7 +230,7 @@ def _read_budgets(
         month, last_credit = of.get((one, "monthly_spend_cap")), credits.get(one)
         budget = _UNKNOWN
         if (one, "wallet") in of or last_credit or wallet["balance_nanousd"] or wallet["held_nanousd"]:
-            credit = last_credit[1] if last_credit else None
+            credit = last_credit.amount_nanousd if last_credit else None
             budget = _Budget(wallet["left_nanousd"], wallet["balance_nanousd"], credit)
         if month:
             budget = replace(budget, month_left=month["left_nanousd"], month_cap=month["cap_nanousd"])
@@ -242,7 +242,8 @@ def _show_wallet(row: Mapping[str, Any]) -> Cell:
     left, balance = row["wallet_left_nanousd"], row["wallet_balance_nanousd"]
     if left is None:
         return NOTHING
-    return show_wallet(balance, balance - left, row["last_credit_nanousd"] or 0, display.money(left))
+    cap = find_wallet_cap(balance, row["last_credit_nanousd"] or 0)
+    return show_wallet(cap - balance, balance - left, cap, display.money(left))
 
 
 def _show_month(row: Mapping[str, Any]) -> Cell:

@@ -222,22 +222,3 @@ _NEWS = f"""
     SELECT workspace, key_id, provider, {_IS_FALLBACK}, count(*), sum(retail_nanousd), max(rowid)
     FROM usage WHERE rowid > ? GROUP BY 1, 2, 3, 4
 """  # noqa: S608
-
-
-def find_last_credits(
-    connection: sqlite3.Connection, workspaces: Iterable[str]
-) -> dict[str, tuple[str, int]]:
-    """Return the id and the nano-USD of the last credit of each wallet. A wallet without one is left out."""
-    found = {workspace: connection.execute(_LAST_CREDIT, (workspace,)).fetchone() for workspace in workspaces}
-    return {workspace: row for workspace, row in found.items() if row}
-
-
-def find_wallet_cap(balance_nanousd: int, credit_nanousd: int) -> int:
-    """Return what counts as the whole of a wallet: its last credit, or its balance if that is more."""
-    return max(credit_nanousd, balance_nanousd)
-
-
-_LAST_CREDIT = """
-    SELECT id, amount_nanousd FROM wallet_entries INDEXED BY wallet_entries_credits
-    WHERE workspace = ? AND amount_nanousd > 0 ORDER BY created_at DESC, id DESC LIMIT 1
-"""

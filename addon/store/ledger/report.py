@@ -1,7 +1,7 @@
 """Reports on calls, wallets and limits, read through a connection that can't write. Source: docs/ledger.md."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from addon.store.ledger.migrations import migrate
 from addon.store.ledger.recent_calls import select_recent
 from addon.store.ledger.rollup_schema import AFTER_ALL
 from addon.store.ledger.totals import select_totals
+from addon.store.ledger.wallet_credits import Credit, find_wallet_cap
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.sqlite.transactions import read_used
 from addon.text.table import Table
@@ -104,11 +105,14 @@ LIMIT_COLUMNS = (
 )
 
 
-def find_limits(read_used: ReadUsed, workspaces: Iterable[Workspace], now: datetime) -> Table:
-    """Return how much is left of every limit of metered calls at ``now`` (UTC).
+def find_limits(
+    read_used: ReadUsed, workspaces: Iterable[Workspace], now: datetime, credits: Mapping[str, Credit]
+) -> Table:
+    """Return how much is left of every limit of metered calls at ``now`` (UTC): the cap, less what is spent and held.
 
-    The limits of each workspace come first, then those of its active keys. The cap of a wallet is its balance. Columns
-    of the other unit, and ``key_id`` for a limit of the workspace, are None.
+    The limits of each workspace come first, then those of its active keys. ``credits`` has the last credit of each
+    wallet, which is the wallet's cap; where the balance is more, that is. Columns of the other unit, and ``key_id`` for
+    a limit of the workspace, are None.
     """
     rows = []
     for workspace in workspaces:
@@ -121,14 +125,17 @@ def find_limits(read_used: ReadUsed, workspaces: Iterable[Workspace], now: datet
         for limit, key_id in sorted(of_keys.items(), key=lambda item: item[0].kind in LIMITS_OF_KEYS):
             used = read_used(limit, workspace.id, key_id)
             shown_key = key_id if limit.kind in LIMITS_OF_KEYS else None
-            rows.append(
-                (workspace.id, shown_key, limit.kind, limit.counter.period, *_limit_columns(limit, used))
-            )
+            columns = _limit_columns(limit, used, credits.get(workspace.id))
+            rows.append((workspace.id, shown_key, limit.kind, limit.counter.period, *columns))
     return Table(LIMIT_COLUMNS, rows)
 
 
 def find_limits_of(
-    read_used: ReadUsed, workspaces: Iterable[Workspace], wanted: Filter, now: datetime
+    read_used: ReadUsed,
+    workspaces: Iterable[Workspace],
+    wanted: Filter,
+    now: datetime,
+    credits: Mapping[str, Credit],
 ) -> Table:
     """Return the limits of the wanted workspace and key: those of a key, and those of its whole workspace."""
     shown = [
@@ -136,7 +143,7 @@ def find_limits_of(
         for one in workspaces
         if wanted.workspace in (None, one.id) and wanted.key in (None, *(key.id for key in one.keys))
     ]
-    table = find_limits(read_used, shown, now)
+    table = find_limits(read_used, shown, now, credits)
     place = table.columns.index("key_id")
     return Table(
         table.columns, [row for row in table.rows if wanted.key is None or row[place] in (None, wanted.key)]
@@ -157,14 +164,17 @@ def count_holds(connection: sqlite3.Connection, wanted: Filter) -> int:
     return found[0]
 
 
-def _limit_columns(limit: Limit, used: CounterUse) -> tuple[int | None, ...]:
+def _limit_columns(limit: Limit, used: CounterUse, credit: Credit | None) -> tuple[int | None, ...]:
     if limit.kind == "request_cap":
         left = limit.maximum - used.requests - used.in_flight
         return (None, None, None, None, used.requests, used.in_flight, limit.maximum, left)
-    left_nanousd = limit.maximum - used.spent_nanousd - used.held_nanousd
+    spent, cap = used.spent_nanousd, limit.maximum
     if limit.kind == "wallet":
-        return (None, used.held_nanousd, -used.spent_nanousd, left_nanousd, None, None, None, None)
-    return (used.spent_nanousd, used.held_nanousd, limit.maximum, left_nanousd, None, None, None, None)
+        balance = -spent
+        cap = find_wallet_cap(balance, credit.amount_nanousd if credit else 0)
+        spent = cap - balance
+    held = used.held_nanousd
+    return (spent, held, cap, cap - spent - held, None, None, None, None)
 
 
 def find_balances(read_used: ReadUsed, workspaces: Iterable[str]) -> Table:

@@ -80,7 +80,7 @@ def test_limits_are_at_the_end_with_amounts_used_in_flight_and_left(limited: Pat
     assert titles[-1] == "Limits (UTC)"
     table = [re.split(r" {2,}", line) for line in shown.split("Limits (UTC)")[1].splitlines()[4:]]
     assert table == [
-        ["acme", "wallet", "ever", "0.50 USD", "3.75 USD", "3.25 USD"],
+        ["acme", "wallet", "ever", "1.25 USD", "0.50 USD", "5.00 USD", "3.25 USD"],
         ["acme", "monthly spend cap", MONTH, "1.25 USD", "0.50 USD", "250.00 USD", "248.25 USD"],
         ["acme", "ci", "request cap", "ever", "1", "1", "10000", "9998"],
         ["acme", "ci", "spend cap", "ever", "1.25 USD", "0.50 USD", "20.00 USD", "18.25 USD"],
@@ -108,7 +108,7 @@ def test_programs_get_limits_as_exact_integers_with_units(limited: Path) -> None
     wallet, month, requests, spend = shown["limits"]
     counts = ("requests", "requests_in_flight", "request_cap", "requests_left")
     amounts = ("spent_nanousd", "held_nanousd", "cap_nanousd", "left_nanousd")
-    assert [wallet[name] for name in amounts] == [None, 500_000_000, 3_750_000_000, 3_250_000_000]
+    assert [wallet[name] for name in amounts] == [1_250_000_000, 500_000_000, 5_000_000_000, 3_250_000_000]
     assert [month[name] for name in amounts] == [1_250_000_000, 500_000_000, 250 * 10**9, 248_250_000_000]
     assert [spend[name] for name in amounts] == [1_250_000_000, 500_000_000, 20 * 10**9, 18_250_000_000]
     assert [requests[name] for name in counts] == [1, 1, 10_000, 9_998]
@@ -133,7 +133,7 @@ def test_each_limit_is_that_of_the_current_period(limited: Path) -> None:
     acme = load_settings(limited, {}).workspaces["acme"]
     resets = replace(acme.keys[0], spend_reset="weekly", request_reset="daily")
     with open_report(limited.parent / "var" / "tollgate.db") as ledger:
-        table = find_limits(ledger_counters(ledger), [replace(acme, keys=(resets,))], later)
+        table = find_limits(ledger_counters(ledger), [replace(acme, keys=(resets,))], later, {})
     found = {row["limit"]: row for row in table.records()}
     assert found["request_cap"]["period"] == later.date().isoformat()
     assert found["spend_cap"]["period"] == f"{later:%G-W%V}"
@@ -193,7 +193,7 @@ def test_limits_in_redis_are_shown_and_an_unavailable_redis_hides_no_call(
 
     asyncio.run(spend())
     wallet, month, requests, key = run_json(limited, "--by", "limits")["limits"]
-    assert (wallet["cap_nanousd"], wallet["left_nanousd"]) == (3_750_000_000, 3_750_000_000)
+    assert (wallet["cap_nanousd"], wallet["left_nanousd"]) == (5_000_000_000, 3_750_000_000)
     assert month["spent_nanousd"] == key["spent_nanousd"] == 1_250_000_000
     assert requests["requests"] == 1
     redis_server.flush()

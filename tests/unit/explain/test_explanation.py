@@ -67,7 +67,7 @@ def test_the_fields_that_a_dialect_adds_are_shown() -> None:
     acme = loaded().workspaces["acme"]
     acme = replace(acme, byok={**acme.byok, "CLAUDE": acme.byok["FOUNDRY"]})
     content = json.dumps(BODY | {"model": "claude/mine"}).encode()
-    (attempt,) = explain(call_of(acme), content, lambda *_: UNUSED).attempts
+    (attempt,) = explain(call_of(acme), content, lambda *_: UNUSED, {}).attempts
     assert attempt.caps.sent is None
     added = {change.field: change for change in attempt.fields}["max_tokens"]
     assert (added.action, added.source) == ("set", "providers.toml [CLAUDE] dialect")

@@ -131,7 +131,7 @@ def test_an_explanation_agrees_with_the_decisions_and_sends_the_body_that_it_sho
 ) -> None:
     content = json.dumps(request).encode()
     workspace = loaded().workspaces.get(name) or loaded().workspaces["plain"]
-    found = explain(call_of(workspace), content, lambda *_: used)
+    found = explain(call_of(workspace), content, lambda *_: used, {})
     refused = found.refused and (found.refused.answer.code, found.refused.answer.message)
     assert refused == refusal_by_the_decisions(workspace, content, used)
     for attempt in found.attempts:

@@ -100,6 +100,26 @@ def test_what_is_left_of_a_wallet_is_that_of_the_command(conf_file: Path) -> Non
     assert found == left == {"acme": 9 * 10**9, "beta": 2_000, "gone": -1_500}
 
 
+def test_what_is_used_and_left_of_a_wallet_is_the_same_on_each_page_and_in_each_command(
+    conf_file: Path,
+) -> None:
+    with open_new_ledger(conf_file.parent / "var" / "tollgate.db") as ledger:
+        write_entry(ledger, WalletEntry("beta/new", NOW, "beta", 10 * 10**9, "new"))
+        write_entry(ledger, WalletEntry("beta/end", NOW, "beta", -4 * 10**9, "end"))
+        ledger.execute("DELETE FROM spend")
+        write_counters(ledger)
+    amounts = ("used", "cap_nanousd", "left_nanousd")
+    wallet = [4 * 10**9 - 2_000, 10 * 10**9, 6 * 10**9 + 2_000]
+
+    shown = json.loads(tollgate(conf_file.parent, "usage", "--by", "limits", "--json").stdout)["limits"]
+    of_page = load_page(conf_file, "/workspaces/beta").tables["limits"].records()
+    of_front = load_page(conf_file, "/overview").tables["budgets"].records()
+    for table in (shown, of_page, of_front):
+        [row] = [row for row in table if (row["workspace"], row["limit"]) == ("beta", "wallet")]
+        row["used"] = row.get("used_nanousd", row.get("spent_nanousd"))
+        assert [row[name] for name in amounts] == wallet
+
+
 def test_budgets_are_bars_where_they_have_a_whole(conf_file: Path) -> None:
     edit(conf_file.parent / ACME, 'plan = "pro"\n', 'plan = "pro"\nmonthly_spend_cap_usd = "2"\n')
     view = load_page(conf_file, "/workspaces")

@@ -72,14 +72,3 @@ def test_the_queue_and_what_is_kept_of_it_are_bounded(
     queue.enqueue(ledger, [alert("5", LATE)], {}, is_sent=True)
     assert queue.count_waiting(ledger) == 3
     assert sorted(statuses(ledger).values()) == ["dropped", "dropped", "waiting", "waiting", "waiting"]
-
-
-def test_the_last_credit_is_found_without_reading_the_costs_of_calls(ledger: sqlite3.Connection) -> None:
-    entries = [("a", "01", 5), ("b", "02", 7), ("c", "03", -1), ("d", "04", -2)]
-    for name, day, amount in entries:
-        values = (name, f"2026-11-{day}T12:00:00.000+00:00", "acme", amount, "")
-        ledger.execute("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", values)
-    assert queue.find_last_credits(ledger, ["acme", "none"]) == {"acme": ("b", 7)}
-    plan = ledger.execute(f"EXPLAIN QUERY PLAN {queue._LAST_CREDIT}", ("acme",)).fetchall()
-    assert "wallet_entries_credits" in str(plan)
-    assert "TEMP B-TREE" not in str(plan).upper().replace("FOR LAST TERM", "")
