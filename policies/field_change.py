@@ -10,7 +10,10 @@ from msgspec import Struct
 
 from policies.family import Family
 
-Action = Literal["kept", "clamped", "dropped", "renamed", "set"]
+Action = Literal["kept", "clamped", "replaced", "dropped", "renamed", "set"]
+
+LOSSES: Final = frozenset({"dropped", "clamped", "replaced"})
+"""The actions after which the provider does not get what the client asked for."""
 
 CHAT_BODY: Final = "the contract, chat request body"
 MESSAGE_OBJECT: Final = "the contract, message object"

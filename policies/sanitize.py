@@ -114,12 +114,12 @@ def _resolve_conflicts(fields: Mapping[str, Any], family: Family) -> tuple[dict[
             agreed[name] = value
     for cause, implied in family.implies.items():
         if _is_on(agreed.get(cause)):
+            reason = f"{family.name} wants it so with {cause}"
+            source = name_family_rule(family, "implies", cause)
+            for name, value in implied.items():
+                is_replaced = agreed.get(name, value) != value
+                changes.append(FieldChange(name, "replaced" if is_replaced else "set", reason, source))
             agreed |= implied
-            reason, source = (
-                f"{family.name} wants it so with {cause}",
-                name_family_rule(family, "implies", cause),
-            )
-            changes += [FieldChange(name, "set", reason, source) for name in implied]
     for cause, excluded in family.conflicts.items():
         if _is_on(agreed.get(cause)):
             lost = agreed.keys() & excluded

@@ -1,4 +1,4 @@
-"""``X-Gateway-Dropped``: the fields of a client's request that were not sent upstream. Pure.
+"""``X-Gateway-Dropped``: the fields of a client's request that were not sent upstream as the client wrote them. Pure.
 
 Source: docs/catalog.md, "What is dropped".
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 from addon.text.masking import mask_credentials
 from policies.family import RESERVED
-from policies.field_change import FieldChange
+from policies.field_change import LOSSES, FieldChange
 
 HEADER: Final = "x-gateway-dropped"
 MAX_NAMES: Final = 20
@@ -35,8 +35,8 @@ def format_dropped_header(
 
 
 def list_dropped(changes: Iterable[FieldChange]) -> Iterable[str]:
-    """Return the names of the fields that ``changes`` drop."""
-    return (change.field for change in changes if change.action == "dropped")
+    """Return the names of the fields that ``changes`` drop, shorten, or give another value."""
+    return (change.field for change in changes if change.action in LOSSES)
 
 
 def _listed(names: Collection[str]) -> str | None:

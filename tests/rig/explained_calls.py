@@ -94,7 +94,9 @@ def body_of(asked: dict[str, Any] | bytes) -> bytes:
 def dropped_header(attempt: dict[str, Any]) -> str | None:
     """Return the header that follows from the changes. A null, a cap and a stream are never in it."""
     listed = [
-        field for field in attempt["fields"] if field["action"] == "dropped" and "null" not in field["reason"]
+        field
+        for field in attempt["fields"]
+        if field["action"] in ("dropped", "clamped", "replaced") and "null" not in field["reason"]
     ]
     named = {field["field"] for field in listed} - {"stream", "stream_options"}
     return ", ".join(sorted(named)) or None

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+from rig.sent import sent, shipped_families
+
 from addon.calls.dropped_fields import MAX_NAMES, format_dropped_header, list_dropped
 from policies.field_change import FieldChange
 
@@ -30,3 +33,38 @@ def test_names_are_bounded_and_those_that_do_not_fit_a_header_are_counted() -> N
     assert format_dropped_header(many, []) == ", ".join([*many[:MAX_NAMES], "+5"])
     odd = ["ok", "a b", "x" * 65, "naïve", "a\r\nset-cookie: b", "", "tg_" + "a" * 40]
     assert format_dropped_header(odd, []) == f"ok, +{len(odd) - 1}"
+
+
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "named"),
+    [
+        ("openai-chat", {"stop": list("abcde"), "n": 2}, "stop"),
+        ("openai-chat", {"stop": list("abcd"), "n": 2, "temperature": 2}, None),
+        (
+            "openai-chat",
+            {"n": 500, "temperature": 3, "presence_penalty": -9},
+            "n, presence_penalty, temperature",
+        ),
+        ("groq", {"n": 2, "stop": "a"}, "n"),
+        ("openai-reasoning-or-tools", {"tools": [TOOL], "reasoning_effort": "high"}, "reasoning_effort"),
+        ("openai-reasoning-or-tools", {"tools": [TOOL], "reasoning_effort": "none"}, None),
+        ("openai-reasoning-or-tools", {"tools": [TOOL]}, None),
+        ("openai-reasoning-or-tools", {"reasoning_effort": "minimal"}, None),
+        (
+            "deepseek",
+            {"tools": [TOOL], "tool_choice": "required", "thinking": {"type": "enabled"}},
+            "thinking",
+        ),
+        ("mistral", {"seed": 1, "tools": [TOOL], "tool_choice": "required"}, None),
+    ],
+)
+def test_what_is_shortened_or_replaced_is_named_and_what_is_only_renamed_is_not(
+    family: str, fields: dict[str, Any], named: str | None
+) -> None:
+    _, changes = sent(
+        {"messages": [{"role": "user", "content": "x"}], **fields}, shipped_families()[family], "openai"
+    )
+    assert format_dropped_header(fields, fields, list_dropped(changes)) == named

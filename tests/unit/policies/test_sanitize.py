@@ -126,7 +126,13 @@ def test_every_change_has_a_reason() -> None:
             "dropped",
             "families.toml [tested] conflicts.messages",
         ),
-        ({"implies": {"seed": {"user": "u"}}}, "user", "x", "set", "families.toml [tested] implies.seed"),
+        (
+            {"implies": {"seed": {"user": "u"}}},
+            "user",
+            "x",
+            "replaced",
+            "families.toml [tested] implies.seed",
+        ),
         (
             {"tool_choices": {"required": "any"}},
             "tool_choice",
