@@ -1,7 +1,9 @@
-"""Bounds of every provider's answer, whole or streamed. Pure."""
+"""Bounds of every provider's answer, whole or streamed, and the strict reading of its JSON. Pure."""
 
 import json
+import re
 from collections.abc import Mapping
+from typing import NoReturn
 
 import msgspec
 from pydantic_core import from_json
@@ -20,6 +22,9 @@ SMALL_BYTES = 64 * 1024
 TOO_MANY_CHOICES = unreadable_answer(f"it has more than {MAX_CHOICES} choices.")
 _LISTS = ("choices", "candidates")
 _decode = msgspec.json.Decoder().decode
+MINUS_INFINITY = b"-Infinity"
+# A quote after a backslash is a part of a string, so this is a key.
+_LOGPROB = re.compile(rb'((?<!\\)"(?:logprob|logProbability)"\s*+:\s*+)-Infinity')
 
 
 class BoundExceededError(Exception):
@@ -35,22 +40,37 @@ class TooManyChoicesError(ValueError):
 
 
 def parse_bounded(text: bytes, max_values: int = MAX_VALUES) -> object:
-    """Parse ``text`` as JSON. Raises ValueError, or BoundExceededError before anything is parsed."""
+    """Parse ``text`` as JSON. Raises ValueError, or BoundExceededError before anything is parsed.
+
+    NaN and Infinity are not JSON. A number out of a float's range is, and is read as infinity.
+    """
     if len(text) > SMALL_BYTES or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         _check_structure(text, max_values)
     if len(text) <= SMALL_BYTES:
         try:
             return _decode(text)
         except ValueError:
-            # Only the standard library reads NaN, a float out of range, and half a surrogate pair.
-            return json.loads(text.decode())
+            # Only the standard library reads a float out of range, and half a surrogate pair.
+            return json.loads(text.decode(), parse_constant=_refuse_constant)
     try:
-        return from_json(text)
+        return from_json(text, allow_inf_nan=False)
     except ValueError:
         # Some providers write half a surrogate pair, which only the standard library reads.
         if b"\\u" not in text:
             raise
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def finite_logprobs(text: bytes) -> bytes:
+    """Return ``text`` with -9999.0 in place of each log-probability of -Infinity, which JSON does not have.
+
+    Source: OpenAI, API reference, "logprobs": -9999.0 means that a token is very unlikely. vLLM sends it, too.
+    """
+    return _LOGPROB.sub(rb"\g<1>-9999.0", text) if MINUS_INFINITY in text else text
 
 
 def _check_structure(text: bytes, max_values: int) -> None:

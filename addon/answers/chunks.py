@@ -127,9 +127,9 @@ class ChatChunks:
         return chars, bool(usage or reason)
 
     def _read_head(self, chunk: dict[str, Any]) -> None:
-        self._answer_id = chunk.get("id") or self._answer_id
-        created = chunk.get("created")
-        created = self._context.created_s if created is None else created
+        given, created = chunk.get("id"), chunk.get("created")
+        self._answer_id = given if given and isinstance(given, str) else self._answer_id
+        created = created if type(created) is int else self._context.created_s
         head = {"id": self._answer_id, "object": CHUNK, "created": created, "model": self._context.model_slug}
         self.placement.head = head
 

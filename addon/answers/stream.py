@@ -10,6 +10,7 @@ from addon.answers.bounds import (
     BoundExceededError,
     TooManyChoicesError,
     exceeded_bound,
+    finite_logprobs,
     parse_bounded,
 )
 from addon.answers.context import AnswerContext
@@ -160,6 +161,8 @@ class StreamedAnswerReader:
         if not payload:
             return b""  # An empty event: clients that expect JSON in every event would fail on it.
         chunk = _parse(payload)
+        if chunk is _NOT_JSON and (finite := finite_logprobs(payload)) != payload:
+            payload, chunk = finite, _parse(finite)
         if isinstance(chunk, ErrorAnswer):
             return self._fail(chunk)
         if chunk is _NOT_JSON and len(lines) > 1:
@@ -220,15 +223,19 @@ class StreamedAnswerReader:
     def _close(self) -> bytes:
         if not self._chunks.placement.has_begun:
             return self._fail(_NO_COMPLETION)
+        try:
+            last = self._chunks.finish()
+        except ValueError:
+            return self._fail(_NOT_UNDERSTOOD)
         self.is_done = True
-        return self._release(self._chunks.finish() + DONE_EVENT)
+        return self._release(last + DONE_EVENT)
 
     def _read_body(self, body: bytes) -> bytes:
         """Read an answer that is not an event stream, whatever its content type. Mostly it is an error.
 
         Some servers send the chunks as one JSON array (Gemini without ``alt=sse``), or a whole answer.
         """
-        payload = _parse(_TRAILING_COMMA.sub(b"]", body.removeprefix(b"\xef\xbb\xbf")))
+        payload = _parse(finite_logprobs(_TRAILING_COMMA.sub(b"]", body.removeprefix(b"\xef\xbb\xbf"))))
         if isinstance(payload, ErrorAnswer):
             return self._fail(payload)
         if payload is not _NOT_JSON and is_error_payload(payload):
@@ -237,7 +244,11 @@ class StreamedAnswerReader:
         if not chunks or not all(isinstance(chunk, dict) and _CHOICES & chunk.keys() for chunk in chunks):
             return self._fail(_NO_STREAM if has_field(body) else _CUT)
         self._held = bytearray()
-        relayed = b"".join([self._relay(frame(encode_json(chunk))) for chunk in chunks if not self._is_over])
+        try:
+            events = [frame(encode_json(chunk)) for chunk in chunks]
+        except ValueError:
+            return self._fail(_NOT_UNDERSTOOD)
+        relayed = b"".join([self._relay(event) for event in events if not self._is_over])
         return relayed if self._is_over else relayed + self._end(b"")
 
     def _upstream_failure(self, payload: object) -> ErrorAnswer:

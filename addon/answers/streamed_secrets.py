@@ -107,9 +107,9 @@ class StreamedSecrets:
         if not self._secrets or self._is_clear(choices):
             return choices
         read: list[Path] = []
-        made = [self._choice(choice, read) if isinstance(choice, dict) else choice for choice in choices]
+        made = [self._choice(choice, read) for choice in choices]
         if len(read) == 1 and not self._holding:
-            self.only_text = self._texts[read[0]]
+            self.only_text = self._texts.get(read[0])  # None for a text beyond ``MAX_TEXTS``.
         return keep_if_same(choices, made)
 
     def finish(self) -> list[dict[str, Any]]:

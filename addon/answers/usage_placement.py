@@ -100,8 +100,6 @@ class UsagePlacement:
 
     def _note_ends(self, choices: Sequence[Any]) -> None:
         for choice in choices:
-            if not isinstance(choice, dict):
-                continue
             index = choice.get("index", 0)
             if choice.get("finish_reason") is not None:
                 self.finished_choices.add(index)
@@ -113,15 +111,14 @@ class UsagePlacement:
 
     def _hold_end(self, payload: bytes, choices: Sequence[Any]) -> bytes:
         """Hold the end of the last open choice. Return its text in a chunk of its own."""
-        listed = [choice for choice in choices if isinstance(choice, dict)]
-        if all(map(shows_nothing, [choice["delta"] for choice in listed])):
+        if all(map(shows_nothing, [choice["delta"] for choice in choices])):
             self._hold(payload)
             return b""
-        ends = [_without_text(choice) for choice in listed if choice.get("finish_reason") is not None]
+        ends = [_without_text(choice) for choice in choices if choice.get("finish_reason") is not None]
         if not ends:
             return frame(payload)
         self._hold(encode_json({**self.head, "choices": ends}))
-        texts = encode_json([_without_end(choice) for choice in listed])
+        texts = encode_json([_without_end(choice) for choice in choices])
         return frame(apply_edits(payload, [value_edit(payload, "choices", texts)]))
 
     def _hold(self, payload: bytes) -> None:

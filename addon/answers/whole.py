@@ -9,10 +9,17 @@ from typing import Any, Final
 import msgspec
 
 from addon.answers.answer_length import relayed_chars, shows_nothing
-from addon.answers.bounds import BoundExceededError, exceeded_bound, parse_bounded
+from addon.answers.bounds import (
+    MINUS_INFINITY,
+    BoundExceededError,
+    exceeded_bound,
+    finite_logprobs,
+    parse_bounded,
+)
 from addon.answers.context import AnswerContext, encode_slug
 from addon.answers.normalize.choices import normalize_message_choices
 from addon.answers.normalize.finish_reason import last_finish_reason
+from addon.answers.normalize.shape import NoChoiceError
 from addon.answers.reader import BufferingReader
 from addon.answers.usage import parse_usage
 from addon.text.errors import ErrorAnswer, is_error_payload, unreadable_answer, upstream_error_in_success
@@ -70,6 +77,8 @@ class WholeAnswerReader(BufferingReader):
         if self.failure:
             return b""
         body = bytes(self.body)
+        if MINUS_INFINITY in body:
+            body = finite_logprobs(body)
         self.body.clear()
         self.buffered_bytes = 0
         answer = self.read(body, self.context)
@@ -108,10 +117,12 @@ def rewrite_answer(body: bytes, context: AnswerContext) -> Answer:
         return failed(payload)
     if not isinstance(given := payload.get("choices"), list) or not given:
         return failed(unreadable_answer("it is not a chat completion."))
-    choices = normalize_message_choices(given, context.family, context.answer_id) or given
     usage = parse_usage(payload, context.family)
     try:
+        choices = normalize_message_choices(given, context.family, context.answer_id) or given
         body = _rewritten(body, payload, given, with_billing_notes(choices, usage), context)
+    except NoChoiceError as error:
+        return failed(unreadable_answer(f"{error}."))
     except ValueError:
         return failed(unreadable_answer("it holds a number that JSON does not have."))
     chars = sum(map(relayed_chars, choices))
@@ -135,12 +146,7 @@ def with_billing_notes(choices: list[Any], usage: Usage | None) -> list[Any]:
     """
     if usage is None or (usage.completion_tokens or 0) <= 0:
         return choices
-    is_silent = [
-        isinstance(choice, dict)
-        and isinstance(message := choice.get("message"), dict)
-        and shows_nothing(message)
-        for choice in choices
-    ]
+    is_silent = [shows_nothing(choice["message"]) for choice in choices]
     if not any(is_silent):
         return choices
     return [_with_note(choice) if note else choice for choice, note in zip(choices, is_silent, strict=True)]

@@ -69,11 +69,14 @@ def prepend_edit(text: bytes, start: int, key: str, value: bytes) -> Edit:
 def identity_edits(
     text: bytes, parsed: Mapping[str, object], answer_id: str, created_s: int, kind: str
 ) -> list[Edit]:
-    """Return the edits that set the ``object`` of an answer to ``kind``, and add a missing ``id`` and ``created``."""
+    """Return the edits that set the ``object`` of an answer to ``kind``, and an ``id`` and ``created`` that it lacks.
+
+    An id that is no text, and a time that is no integer, count as lacking.
+    """
     lacking: dict[str, object] = {}
-    if not parsed.get("id"):
+    if not (given := parsed.get("id")) or type(given) is not str:
         lacking["id"] = answer_id
-    if parsed.get("created") is None:
+    if type(parsed.get("created")) is not int:
         lacking["created"] = created_s
     if parsed.get("object") != kind:
         lacking["object"] = kind

@@ -154,5 +154,8 @@ def recordable(text: str | None, secrets: Sequence[str] = ()) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _mask_short(text: str) -> str:
-    """Mask a text that many calls share: the name of a model or of an end user, or the reason why an answer ended."""
-    return mask_credentials(text)
+    """Mask a text that many calls share: the name of a model or of an end user, or the reason why an answer ended.
+
+    Half a surrogate pair can't be stored, so it becomes a question mark.
+    """
+    return mask_credentials(text.encode("utf-8", "replace").decode())

@@ -100,7 +100,7 @@ def test_1_a_later_step_that_raises_ends_the_call_and_its_hold(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_2_a_reader_that_raises_ends_in_an_error_and_a_row(
+def test_2_a_reader_that_raises_ends_in_an_error_of_the_provider_and_a_row(
     start_gateway: StartGateway, upstream: Upstream, stream: bool
 ) -> None:
     module, owner = (
@@ -112,10 +112,10 @@ def test_2_a_reader_that_raises_ends_in_an_error_and_a_row(
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway, stream=stream))
         answer = client.read_answer()
-        assert (answer.status, answer.json()["error"]["code"]) == (500, "internal_error")
+        assert (answer.status, answer.json()["error"]["code"]) == (502, "upstream_error")
         client.send(request_bytes("GET", "/v1/models", []))
         assert client.read_answer().status == 200, "the client's connection is closed"
-    assert gateway.wait_for_row(lambda _row: True)["error_code"] == "internal_error"
+    assert gateway.wait_for_row(lambda _row: True)["error_code"] == "upstream_error"
 
 
 def test_2_a_piece_without_a_whole_event_does_not_end_the_stream(

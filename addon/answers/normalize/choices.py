@@ -17,6 +17,7 @@ from addon.answers.normalize.finish_reason import (
     standard_finish_reason,
 )
 from addon.answers.normalize.reasoning import has_plain_text, with_reasoning_content
+from addon.answers.normalize.shape import check_choice, check_shown
 from addon.answers.normalize.stream_choice import ChoiceResult, StreamChoice
 from addon.answers.normalize.think_tags import split_text
 from addon.answers.normalize.tool_calls import whole_calls, with_calls
@@ -62,7 +63,7 @@ class ChunkNormalizer:
         self._choices: dict[int, StreamChoice] = {}
 
     def normalize(self, chunk: dict[str, Any]) -> ChunkResult:
-        """Return the result for the next chunk."""
+        """Return the result for the next chunk. Raises NoChoiceError."""
         choices = chunk.get("choices")
         if not isinstance(choices, list):
             return ChunkResult([], False) if "choices" in chunk else _UNCHANGED
@@ -106,8 +107,7 @@ class ChunkNormalizer:
         return True
 
     def _normalize_choice(self, position: int, choice: Any) -> ChoiceResult:
-        if not isinstance(choice, dict):
-            return ChoiceResult(choice, is_repeatable=False)
+        check_choice(choice)
         index = choice.get("index")
         if type(index) is not int or (index and self._is_single):
             index = 0 if self._is_single else position
@@ -130,14 +130,12 @@ def normalize_message_choices(
 ) -> list[Any] | None:
     """Return the normalized choices of a whole answer, or None when they need no change.
 
-    ``answer_id`` makes generated ids of tool calls differ from answer to answer.
+    ``answer_id`` makes generated ids of tool calls differ from answer to answer. Raises NoChoiceError.
     """
     if not family.think_tags and all(map(_is_plain_whole, choices)):
         return None
     made = [
         _whole_choice(choice, position, answer_id, think_tags=family.think_tags)
-        if isinstance(choice, dict)
-        else choice
         for position, choice in enumerate(choices)
     ]
     normal = keep_if_same(choices, made)
@@ -149,26 +147,28 @@ def _is_plain_whole(choice: Any) -> bool:
     if type(choice) is not dict or type(choice.get("index")) is not int:
         return False
     message, reason = choice.get("message"), choice.get("finish_reason")
-    if type(message) is not dict or not message.get("role") or message.get("tool_calls") is not None:
+    if type(message) is not dict or message.get("tool_calls") is not None:
         return False
-    if reason is not None and (type(reason) is not str or reason not in STANDARD_WORDS):
+    if type(role := message.get("role")) is not str or not role:
+        return False
+    if type(reason) is not str or reason not in STANDARD_WORDS:
         return False
     return has_plain_text(message)
 
 
 def _whole_choice(choice: dict[str, Any], index: int, seed: object, *, think_tags: bool) -> dict[str, Any]:
     """Return the choice at position ``index`` in the contract's shape. ``seed`` is the id of its answer."""
+    check_choice(choice)
     choice = choice if type(choice.get("index")) is int else {**choice, "index": index}
     shaped = _with_message(choice)
     message = with_reasoning_content(with_plain_content(shaped["message"], drops_empty=False))
     if think_tags:
         message = _without_tags(message)
     message = with_calls(message, lambda calls: whole_calls(calls, (seed, choice["index"])))
+    check_shown(message, is_whole=True)
     made = with_member(shaped, "message", message)
-    if (reason := choice.get("finish_reason")) is None:
-        return made
     calls_tools = bool(message.get("tool_calls"))
-    standard = standard_finish_reason(reason, calls_tools=calls_tools)
+    standard = standard_finish_reason(choice.get("finish_reason"), calls_tools=calls_tools)
     return with_member(made, "finish_reason", standard or finish_reason_of_empty(calls_tools=calls_tools))
 
 

@@ -12,6 +12,7 @@ from addon.answers.normalize.finish_reason import finish_reason_of_empty, standa
 from addon.answers.normalize.list_index import LISTS, ListIndexes
 from addon.answers.normalize.reasoning import has_plain_text, is_only_renamed, with_reasoning_content
 from addon.answers.normalize.role import Role
+from addon.answers.normalize.shape import check_shown
 from addon.answers.normalize.think_tags import SplitText, ThinkTags
 from addon.answers.normalize.tool_calls import StreamedCalls, with_calls
 
@@ -46,7 +47,7 @@ class StreamChoice:
         self._finished_empty = False
 
     def normalize(self, choice: dict[str, Any]) -> ChoiceResult:
-        """Return the normalized choice of the next chunk."""
+        """Return the normalized choice of the next chunk. Raises NoChoiceError."""
         before = self._calls.begun, self.role.is_sent
         had_tags = self.tags is not None
         ends = choice.get("finish_reason") is not None
@@ -60,6 +61,7 @@ class StreamChoice:
             delta = with_calls(delta, self._calls.deltas)
         if not LISTS.isdisjoint(delta):
             delta = self._lists.number(delta)
+        check_shown(delta, is_whole=False)
         made = shaped if delta is given else with_member(shaped, "delta", delta)
         if ends:
             made = with_member(made, "finish_reason", self._reason(choice["finish_reason"]))

@@ -139,9 +139,11 @@ def whole_calls(calls: list[Any], seed: Sequence[object]) -> list[Any]:
 def with_calls(shown: dict[str, Any], rule: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
     """Return a message or delta with its calls as ``rule`` makes them. Drop an empty list: clients misread it."""
     calls = shown.get("tool_calls")
-    if not isinstance(calls, list):
+    if calls is None:
         return shown
-    return with_member(shown, "tool_calls", rule(calls)) if calls else without(shown, "tool_calls")
+    if not calls:
+        return without(shown, "tool_calls")
+    return with_member(shown, "tool_calls", rule(calls)) if isinstance(calls, list) else shown
 
 
 def _complete(call: dict[str, Any]) -> dict[str, Any]:

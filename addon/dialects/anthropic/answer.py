@@ -142,7 +142,8 @@ class AnthropicStream(BlockStream):
 
     def _message_delta(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         delta = event["delta"]
-        self._stop_reason = delta.get("stop_reason") or self._stop_reason
+        if reason := delta.get("stop_reason"):
+            self._stop_reason = text_of(reason)
         self._refusal = _refusal(delta) or self._refusal
         self._read_counts(event.get("usage"))
         return []

@@ -82,7 +82,7 @@ class BedrockStream(BlockStream):
 
     def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
         super().__init__(model_slug, created_s, answer_id)
-        self._without_input: set[int] = set()  # calls without a streamed argument so far
+        self._without_input: dict[int, None] = {}  # calls without a streamed argument so far
 
     def read(self, event: dict[str, Any]) -> Chunks:
         """Return the chunks of one event. Raises ValueError for an event that makes no sense."""
@@ -98,7 +98,7 @@ class BedrockStream(BlockStream):
 
     @override
     def _end(self) -> Chunks:
-        inputs = [made for index in sorted(self._without_input) for made in self._send_empty_input(index)]
+        inputs = [made for index in list(self._without_input) for made in self._send_empty_input(index)]
         reason = finish_reason(_FINISH_REASONS, self._stop_reason, has_calls=bool(self._calls))
         return [*inputs, chunk(self._identity, {}, reason)]
 
@@ -110,7 +110,7 @@ class BedrockStream(BlockStream):
         if used is None or used.get("type") == _SERVER_TOOL:
             return []
         call = self._calls.setdefault(index, len(self._calls))
-        self._without_input.add(index)
+        self._without_input[index] = None
         return [self._call(call, call_head(used["toolUseId"], used["name"]))]
 
     def _block_delta(self, payload: dict[str, Any]) -> Chunks:
@@ -150,14 +150,14 @@ class BedrockStream(BlockStream):
         text = text_of(part["input"])
         if not text or index not in self._calls:
             return []  # Tools that the provider runs itself get arguments too.
-        self._without_input.discard(index)
+        self._without_input.pop(index, None)
         return [self._call(self._calls[index], {"function": {"arguments": text}})]
 
     def _send_empty_input(self, index: int) -> Chunks:
         """Send the arguments of a call that got none: an empty object."""
         if index not in self._without_input:
             return []
-        self._without_input.discard(index)
+        del self._without_input[index]
         return [self._call(self._calls[index], {"function": {"arguments": "{}"}})]
 
 

@@ -214,11 +214,12 @@ def _native_finish_reason(candidate: Mapping[str, Any]) -> str | None:
     return None if reason is None else str(reason)
 
 
-def _finish_reason(native: str | None, has_calls: bool) -> str | None:
-    """Return the chat shape's word. Gemini also says STOP after tool calls, and has words of its own for bad calls."""
-    if native is None:
-        return None
-    reason = _FINISH_REASONS.get(native, "stop")
+def _finish_reason(native: str | None, has_calls: bool) -> str:
+    """Return the chat shape's word. Gemini also says STOP after tool calls, and has words of its own for bad calls.
+
+    A whole answer without a reason has ended, too.
+    """
+    reason = _FINISH_REASONS.get(native or "STOP", "stop")
     return "tool_calls" if has_calls and reason == "stop" else reason
 
 
@@ -251,4 +252,10 @@ def _logprobs(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _logprob(token: Mapping[str, Any]) -> dict[str, Any]:
-    return {"token": token.get("token"), "logprob": token.get("logProbability"), "bytes": None}
+    chance = token.get("logProbability")
+    # Protocol Buffers write infinity as a string.
+    return {
+        "token": token.get("token"),
+        "logprob": -9999.0 if chance == "-Infinity" else chance,
+        "bytes": None,
+    }

@@ -62,7 +62,7 @@ def _call(part: dict[str, Any], made_id: str, number: int) -> dict[str, Any]:
         raise ValueError("arguments are not an object")
     call = {
         "index": number,
-        "id": function.get("id") or made_id,
+        "id": given if (given := function.get("id")) and isinstance(given, str) else made_id,
         "type": "function",
         "function": {"name": name, "arguments": encode_json(arguments or {}).decode()},
     }

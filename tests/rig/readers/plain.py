@@ -48,6 +48,7 @@ def _plain_choice(choice: Payload, stream: bool) -> bool:
         and isinstance(made.get("content"), str | None)
         and not any(name in made for name in OTHER_PLACES)
         and choice.get("finish_reason") != ""
+        and (stream or choice.get("finish_reason") is not None)
         and ("tool_calls" not in made or bool(made["tool_calls"]))
         and all(_plain_call(call, stream) for call in made.get("tool_calls") or ())
     )

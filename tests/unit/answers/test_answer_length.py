@@ -21,7 +21,7 @@ from rig.relayed_streams import (
         ({"delta": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "abc"}]}]}}, 3),
         ({"delta": {"content": [{"type": "text", "text": "ab"}, "c"]}}, 3),
         ({"delta": {"tool_calls": [{"function": {"name": "f", "arguments": '{"a'}}]}}, 3),
-        ({"delta": {"tool_calls": [{"function": {"arguments": {"a": 1}}}, {"function": None}, 5]}}, 7),
+        ({"delta": {"tool_calls": [{"function": {"arguments": {"a": 1}}}, {"function": None}]}}, 7),
         ({"delta": {"tool_calls": [{"type": "custom", "custom": {"input": "abc"}}]}}, 3),
         ({"delta": {"function_call": {"arguments": "abcde"}, "tool_calls": None}}, 5),
         ({"delta": {"refusal": "no"}}, 2),

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rig.answer_shape import strict_json
 from rig.relayed_streams import DONE, SOURCE, relay
 
 from addon.answers.bounds import MAX_CHOICES, MAX_EVENT_VALUES, TOO_MANY_CHOICES, parse_bounded
@@ -86,4 +87,4 @@ def test_the_fast_parser_reads_every_text_as_the_standard_library_does(
 ) -> None:
     text = json.dumps(value).encode()
     text = text[:at] + piece + text[at:]
-    assert read_by(parse_bounded, text) == read_by(lambda given: json.loads(given.decode()), text)
+    assert read_by(parse_bounded, text) == read_by(lambda given: strict_json(given.decode()), text)

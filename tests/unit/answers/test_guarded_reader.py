@@ -1,6 +1,9 @@
 """A guarded reader never shows the key of its call."""
 
 import json
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn
 
 import pytest
 from rig.python_calls import count_calls
@@ -8,9 +11,12 @@ from rig.scripts import USAGE, chunk, event
 
 from addon.answers.chunks import ChatChunks
 from addon.answers.context import AnswerContext
+from addon.answers.error import ErrorAnswerReader
 from addon.answers.guarded_reader import GuardedReader
+from addon.answers.reader import AnswerReader
 from addon.answers.stream import StreamedAnswerReader
-from addon.dialects import DIALECTS
+from addon.dialects import DIALECTS, openai
+from addon.telemetry.log_format import JsonFormatter
 from policies.family import Family
 
 SOURCE = AnswerContext("slug", Family("plain"))
@@ -39,6 +45,40 @@ def test_no_cut_of_an_answer_shows_the_key_of_its_call() -> None:
 @pytest.mark.parametrize("word", ["ollama", "EMPTY", "not-needed", "sk-no-key-required", "key-1"])
 def test_a_placeholder_key_is_not_masked(word: str) -> None:
     assert relayed(word, word, 50) == EVENT % (word, word, word)
+
+
+def raising_reader(step: str, error: Exception) -> AnswerReader:
+    """Return a reader whose method ``step`` raises."""
+
+    def fail(*_given: object) -> NoReturn:
+        raise error
+
+    inner = ErrorAnswerReader(500, SOURCE) if step == "error_so_far" else openai.whole(SOURCE, 10**6)
+    setattr(inner, step, fail)
+    return inner
+
+
+@pytest.mark.parametrize("error", [KeyError, TypeError, IndexError, RecursionError, AssertionError])
+@pytest.mark.parametrize("step", ["feed", "finish", "flush_pending", "error_so_far"])
+def test_what_a_reader_raises_is_an_unreadable_answer(
+    step: str, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = GuardedReader(raising_reader(step, error(KEY)), (KEY,))
+    steps: list[Callable[[], object]] = [
+        partial(reader.feed, b"x"),
+        reader.flush_pending,
+        reader.error_so_far,
+        reader.finish,
+    ]
+    for do in [*steps, *steps]:
+        do()
+    assert reader.failure is not None
+    assert (reader.failure.status, reader.failure.code) == (502, "upstream_error")
+    (record,) = caplog.records
+    assert record.exc_info
+    line = JsonFormatter().format(record)
+    assert error.__name__ in line
+    assert KEY not in line
 
 
 MAX_WHOLE_CALLS = 30

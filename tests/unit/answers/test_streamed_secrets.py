@@ -15,7 +15,7 @@ from addon.answers.chunks import ChatChunks
 from addon.answers.context import AnswerContext
 from addon.answers.guarded_reader import GuardedReader
 from addon.answers.stream import StreamedAnswerReader
-from addon.answers.streamed_secrets import SecretFreeText
+from addon.answers.streamed_secrets import MAX_TEXTS, SecretFreeText
 from addon.dialects import DIALECTS
 from policies.family import Family
 
@@ -197,3 +197,15 @@ def test_the_number_of_followed_texts_is_bounded() -> None:
     for number in range(6_000):
         reader.feed(event(chunk(reasoning_details=[{"index": number, "text": "x"}])))
     assert len(chunks._secrets._texts) <= 4_096
+
+
+def test_more_texts_than_are_followed_pass() -> None:
+    calls = [
+        {"index": at, "id": f"c{at}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        for at in range(MAX_TEXTS + 2)
+    ]
+    reader = reader_of()
+    sent = b"".join(reader.feed(event(chunk(tool_calls=[call]))) for call in calls)
+    sent += reader.feed(event(chunk(finish="tool_calls"))) + reader.feed(DONE)
+    assert reader.failure is None
+    assert set(joined(sent)) == {(0, at) for at in range(MAX_TEXTS + 2)}

@@ -4,9 +4,13 @@ import json
 from decimal import Decimal
 
 import pytest
+from rig.answer_shape import strict_json
+from rig.relayed_streams import DONE, relay
 
 from addon.answers.context import AnswerContext
 from addon.answers.whole import BILLING_NOTE, rewrite_answer
+from addon.dialects import openai
+from addon.text.errors import ErrorAnswer
 from policies.family import Family
 from policies.model import Usage
 
@@ -31,6 +35,9 @@ def with_role(message: str) -> str:
     )
 
 
+CHOICE = b'{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}'
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -42,7 +49,7 @@ def with_role(message: str) -> str:
     ],
 )
 def test_only_the_model_changes(before: bytes, after: bytes) -> None:
-    rest = b'"id":"x","object":"chat.completion","created":1,"choices":[7]'
+    rest = b'"id":"x","object":"chat.completion","created":1,"choices":[%b]' % CHOICE
     result = rewrite_answer(before % rest, SOURCE)
     assert result.body == after % rest
     assert result.failure is None
@@ -90,8 +97,7 @@ def test_the_facts_of_an_answer_are_read() -> None:
     result = rewrite_answer(answer('{"role":"assistant","content":"hi"}'), SOURCE)
     assert (result.usage, result.finish_reason, result.text_chars) == (Usage(1, 10), "length", 2)
     assert (
-        rewrite_answer(b'{"choices":[{"text":"abc"},{"message":{"reasoning":"d"}}, 5]}', SOURCE).text_chars
-        == 4
+        rewrite_answer(b'{"choices":[{"text":"abc"},{"message":{"reasoning":"d"}}]}', SOURCE).text_chars == 4
     )
     assert rewrite_answer(b'{"choices":[{"finish_reason":7}]}', SOURCE).finish_reason == "7"
     assert rewrite_answer(b'{"choices":[{"finish_reason":""}]}', SOURCE).finish_reason is None
@@ -232,3 +238,55 @@ def test_a_long_answer_is_read_like_a_short_one(escape: str) -> None:
     assert made.failure is None
     assert escape.encode() in made.body
     assert made.text_chars == len(json.loads(f'"{escape}"')) + 100_000
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        '["x"]',
+        "[null]",
+        "[5]",
+        "[[]]",
+        '[{"message":{"content":5}}]',
+        '[{"message":{"content":true}}]',
+        '[{"message":{"content":[5]}}]',
+        '[{"message":{"content":"a","role":5}}]',
+        '[{"message":{"tool_calls":[5]}}]',
+        '[{"message":{"tool_calls":{"a":1}}}]',
+        '[{"message":{"tool_calls":[{"id":"a","function":{"name":5}}]}}]',
+        '[{"message":{"content":"a"}}, null]',
+        '[{"message":{"content":"a"},"logprobs":{"content":[{"logprob":NaN}]}}]',
+        '[{"message":{"content":"a"},"x":-Infinity}]',
+        '[{"message":{"tool_calls":[{"id":1e999,"function":{"name":"f"}}]}}]',
+        '[{"message":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":{"a":1e999}}}]}}]',
+    ],
+)
+def test_choices_of_wrong_types_are_no_answer(choices: str) -> None:
+    whole = rewrite_answer(b'{"choices":%b}' % choices.encode(), SOURCE)
+    assert whole.failure
+    assert (whole.failure.status, whole.failure.code, whole.body) == (502, "upstream_error", b"")
+    streamed = relay(b'data: {"choices":%b}\n\n' % choices.replace("message", "delta").encode(), DONE)
+    assert isinstance(streamed.failure, ErrorAnswer)
+    assert (streamed.failure.status, streamed.failure.code) == (502, "upstream_error")
+
+
+def test_a_log_probability_of_minus_infinity_is_openais_own_value() -> None:
+    token = b'"token":"\\"logprob\\":-Infinity","logprob": -Infinity,"top_logprobs":[{"logprob":-Infinity}]'
+    logprobs = b'{"content":[{%b}]}' % token
+    reader = openai.whole(SOURCE, 10_000)
+    reader.feed(
+        b'{"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"logprobs":%b}]}' % logprobs
+    )
+    whole = strict_json(reader.finish())
+    streamed = relay(
+        b'data: {"choices":[{"index":0,"delta":{"content":"a"},"logprobs":%b,"finish_reason":"stop"}]}\n\n'
+        % logprobs,
+        DONE,
+    )
+    chunk, *_ = streamed.out.split(b"\n\n")
+    for made in (whole, strict_json(chunk.removeprefix(b"data: "))):
+        assert made["choices"][0]["logprobs"]["content"][0] == {
+            "token": '"logprob":-Infinity',
+            "logprob": -9999.0,
+            "top_logprobs": [{"logprob": -9999.0}],
+        }

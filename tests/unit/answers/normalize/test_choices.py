@@ -14,6 +14,7 @@ from addon.answers.normalize.choices import (
     _whole_choice,
     normalize_message_choices,
 )
+from addon.answers.normalize.shape import NoChoiceError
 from policies.family import Family
 
 
@@ -51,9 +52,7 @@ def test_a_single_choice_has_index_0():
     assert relayed(tokens) == tokens
 
 
-@pytest.mark.parametrize(
-    "choices", [[], [None], ["x"], [{"index": 0, "delta": {"content": "a"}, "new": [1]}]]
-)
+@pytest.mark.parametrize("choices", [[], [{"index": 0, "delta": {"content": "a"}, "new": [1]}]])
 def test_choices_that_need_no_change_keep_their_bytes(choices: list[Any]):
     assert ChunkNormalizer(FAMILY).normalize({"choices": choices}).choices is None
 
@@ -88,10 +87,10 @@ CALLS = st.lists(
 
 
 SHOWS = objects(
-    "role",
     "reasoning",
     "reasoning_content",
     "new",
+    role=st.sampled_from(["assistant", "", None]),
     content=PARTS | ANY,
     reasoning_details=PARTS,
     tool_calls=CALLS,
@@ -105,7 +104,10 @@ CHOICES = objects("index", "finish_reason", "text", delta=SHOWS, message=SHOWS)
 @given(st.lists(CHOICES, max_size=3), st.booleans())
 def test_any_whole_answer_is_normalized_once(choices: list[Any], think_tags: bool):
     family, before = Family("any", think_tags=think_tags), json.dumps(choices)
-    made = normalize_message_choices(choices, family)
+    try:
+        made = normalize_message_choices(choices, family)
+    except NoChoiceError:
+        made = None
     assert json.dumps(choices) == before
     if made is not None and not think_tags:  # A think tag after empty reasoning may change in a second pass.
         assert normalize_message_choices(made, family) is None
@@ -117,7 +119,10 @@ def test_any_stream_is_normalized_once(choices: list[Any], think_tags: bool):
     family, before = Family("any", think_tags=think_tags), json.dumps(choices)
     first, second = ChunkNormalizer(family), ChunkNormalizer(family)
     for choice in choices:
-        normal = first.normalize({"choices": [choice]})
+        try:
+            normal = first.normalize({"choices": [choice]})
+        except NoChoiceError:
+            break  # The stream ends here, as unreadable.
         made = [choice] if normal.choices is None else normal.choices
         if not think_tags:
             assert second.normalize({"choices": made}).choices is None

@@ -77,10 +77,12 @@ def test_the_first_of_two_finish_reasons_stays():
 
 
 @pytest.mark.parametrize(
-    ("reason", "calls", "expected"), [("", [], "stop"), ("", [CALL], "tool_calls"), (None, [], None)]
+    ("reason", "calls", "expected"),
+    [("", [], "stop"), ("", [CALL], "tool_calls"), (None, [], "stop"), (None, [CALL], "tool_calls")],
 )
-def test_a_whole_answer_has_a_finish_reason_of_the_contract(
-    reason: Any, calls: list[Any], expected: str | None
-):
+def test_a_whole_answer_has_a_finish_reason_of_the_contract(reason: Any, calls: list[Any], expected: str):
     choices = [{"index": 0, "message": {"role": "assistant", "tool_calls": calls}, "finish_reason": reason}]
     assert (normalize_message_choices(choices, FAMILY) or choices)[0]["finish_reason"] == expected
+    del choices[0]["finish_reason"]
+    made = normalize_message_choices(choices, FAMILY)
+    assert made and made[0]["finish_reason"] == ("tool_calls" if calls else "stop")

@@ -174,12 +174,14 @@ def test_tags_are_text_when_the_provider_separates_reasoning():
         chunk({"content": "a</think>"}),
     ]
     assert streamed(chunks) == {0: ("hm", "<think>a</think>")}
-    whole = [{"index": 0, "message": {"role": "assistant", "content": "<think>a", "reasoning_content": "hm"}}]
+    message = {"role": "assistant", "content": "<think>a", "reasoning_content": "hm"}
+    whole = [{"index": 0, "message": message, "finish_reason": "stop"}]
     assert normalize_message_choices(whole, TAGGED) is None
 
 
 def test_a_family_without_think_tags_keeps_its_text():
     chunks = [chunk({"content": "<think>"}), chunk({"content": "a</think>b"})]
     assert streamed(chunks, PLAIN) == {0: ("", "<think>a</think>b")}
-    whole = [{"index": 0, "message": {"role": "assistant", "content": "<think>a</think>b"}}]
+    message = {"role": "assistant", "content": "<think>a</think>b"}
+    whole = [{"index": 0, "message": message, "finish_reason": "stop"}]
     assert normalize_message_choices(whole, PLAIN) is None

@@ -173,7 +173,8 @@ def test_the_calls_of_each_choice_are_numbered_separately():
 
 
 def _message(calls: Any) -> dict[str, Any]:
-    return {"index": 0, "message": {"role": "assistant", "content": None, "tool_calls": calls}}
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
+    return {"index": 0, "message": message, "finish_reason": "tool_calls"}
 
 
 # case: the calls of a whole message, what is relayed

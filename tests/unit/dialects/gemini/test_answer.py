@@ -107,7 +107,7 @@ def test_calls_of_several_events_have_running_numbers_and_stable_ids():
         *((name, "stop", "tool_calls") for name in ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")),
         *((name, "stop", "tool_calls") for name in ("OTHER", "A_REASON_OF_TOMORROW")),
         (1, "stop", "tool_calls"),
-        (None, None, None),
+        (None, "stop", "tool_calls"),
     ],
 )  # fmt: skip
 def test_a_finish_reason_is_a_standard_one(native: str, reason: str | None, with_calls: str | None):
