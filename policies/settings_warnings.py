@@ -26,6 +26,7 @@ type WarningKind = Literal[
     "key_expires_soon",
     "key_models_match_nothing",
     "overage_protection_off",
+    "rpm_override_below_1",
     "overlay_hides_nothing",
     "alerts_unset",
     "redis_password_bare",
@@ -173,6 +174,9 @@ def _check_workspace(workspace: Workspace, models: Mapping[str, Model]) -> Itera
         if why := find_unserved_reason(models.get(slug), workspace):
             reason = f"{slug} serves no call: {why}"
             yield SettingsWarning("model_unserved", "workspace", workspace.id, key, reason)
+    if workspace.rpm_override is not None and workspace.rpm_override < 1:
+        reason = "is below 1, and counts as 1"
+        yield SettingsWarning("rpm_override_below_1", "workspace", workspace.id, "rpm_override", reason)
     if is_exposed(workspace):
         reason = "is off, so calls at once may cost far more than is left in the wallet"
         yield SettingsWarning(

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from addon.settings.builder import BuiltSettings
 from addon.settings.errors import ErrorList, SettingsError
+from addon.settings.parsed_text import parse_text
 from addon.settings.secrets import Secrets
 from addon.settings.settings import Settings, SettingsFiles, make_settings
 from addon.settings.shared_settings import SharedSettings, try_shared_settings
 from addon.settings.sources import Sources
-from addon.settings.workspace_builder import parse_workspace, resolve_workspace
+from addon.settings.workspace_builder import resolve_workspace
 
 
 class CheckedFiles(NamedTuple):
@@ -68,8 +69,10 @@ def _check_workspaces(
         return
     for file in files:
         try:
-            table = parse_workspace(file, sources.read(file))
-            if shared:
-                resolve_workspace(table, file, shared, Secrets(env, sources))
+            parsed = parse_text(file, sources.read(file))
+            if parsed.error:
+                yield parsed.error
+            if shared and parsed.table:
+                resolve_workspace(parsed.table, file, shared, Secrets(env, sources))
         except SettingsError as error:
             yield error

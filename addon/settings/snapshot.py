@@ -15,13 +15,14 @@ from addon.runtime.atomic_files import write_atomically
 from addon.settings.builder import BuiltFrom, BuiltSettings
 from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.file_content import Stamp, make_absolute, read_stamp
+from addon.settings.parsed_text import parse_text
 from addon.settings.sealed_secrets import MasterKeys
 from addon.settings.secrets import Secrets
 from addon.settings.settings import Settings, make_settings
 from addon.settings.shared_settings import SharedSettings, load_conf, load_shared_settings
 from addon.settings.sources import FileCopy, Sources
-from addon.settings.workspace_builder import parse_workspace, resolve_last_good
-from addon.settings.workspace_files import ServedText, remove_keys
+from addon.settings.workspace_builder import remove_keys, resolve_last_good
+from addon.settings.workspace_files import ServedText
 from addon.settings.workspace_schema import WorkspaceTable
 from policies.model import Workspace
 
@@ -115,7 +116,7 @@ class SnapshotBuilder:
     def _resolve(self, name: str, text: ServedText, shared: SharedSettings, secrets: Secrets) -> Workspace:
         parsed, table = self._tables.get(name, (None, None))
         if table is None or parsed != text.text:
-            table = parse_workspace(text.file, text.text)
+            table = parse_text(text.file, text.text).served_table
             self._tables[name] = text.text, table
         workspace = resolve_last_good(table, text.file, shared, secrets, self._workspaces.get(name))
         return remove_keys(workspace, text.refused)

@@ -4,18 +4,30 @@ Source: docs/configuration.md, "Edits".
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
-from addon.settings.errors import MAX_ERRORS, Entry, ErrorList, SettingsError, join_key_path
-from addon.settings.file_content import parse_toml
+from addon.settings.errors import (
+    MAX_ERRORS,
+    Entry,
+    ErrorList,
+    SettingsError,
+    join_key_path,
+    raise_first,
+)
+from addon.settings.file_content import decode_text, parse_toml
 from addon.settings.secrets import Secrets
 from addon.settings.shared_settings import SharedSettings
 from addon.settings.validation import check_known, validate
 from addon.settings.value_types import NAME, NAME_IS
 from addon.settings.workspace_schema import ByokTable, KeyTable, WorkspaceTable
+from addon.text.toml import find_line
 from policies.allowed_models import AllowedModels
 from policies.model import Byok, Heuristic, Key, KeywordRule, Provider, Workspace
+
+_OVERRIDE: Final = "rpm_override"
 
 
 def parse_workspace(file: Path, content: bytes) -> WorkspaceTable:
@@ -25,7 +37,37 @@ def parse_workspace(file: Path, content: bytes) -> WorkspaceTable:
     """
     if not NAME.fullmatch(file.stem):
         raise SettingsError(file, "", f"the file's name is the workspace's id; it must be {NAME_IS}")
-    table = validate(WorkspaceTable, file, parse_toml(content, file))
+    return _check_keys(_validate(file, content), file)
+
+
+def parse_without_override(file: Path, content: bytes, error: SettingsError) -> WorkspaceTable | None:
+    """Return the table with an ``rpm_override`` of 1, if ``error`` says that this value can't be read and no more.
+
+    Raises ``SettingsError`` when then the table has other errors.
+    """
+    if any(one.key != _OVERRIDE for one in error.all):
+        return None
+    table = parse_toml(content, file) | {_OVERRIDE: 1}
+    return _check_keys(validate(WorkspaceTable, file, table), file)
+
+
+def _validate(file: Path, content: bytes) -> WorkspaceTable:
+    table = parse_toml(content, file)
+    try:
+        return validate(WorkspaceTable, file, table)
+    except SettingsError as error:
+        line = find_line(decode_text(content, file), _OVERRIDE)
+        raise_first(_name_line(one, line) for one in error.all)
+        raise
+
+
+def _name_line(error: SettingsError, line: int | None) -> SettingsError:
+    if line is None or error.key != _OVERRIDE:
+        return error
+    return SettingsError(error.file, error.key, f"{error.reason} (at line {line})")
+
+
+def _check_keys(table: WorkspaceTable, file: Path) -> WorkspaceTable:
     ids: set[str] = set()
     hashes: dict[str, str] = {}
     errors = ErrorList()
@@ -112,6 +154,18 @@ def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) ->
         rules=tuple(KeywordRule(rule.keywords, rule.model) for rule in table.rules),
         heuristics=tuple(Heuristic(h.when, h.model, h.threshold_tokens) for h in table.heuristics),
     )
+
+
+def remove_keys(workspace: Workspace, refused: frozenset[str]) -> Workspace:
+    """Return a workspace without the keys of these hashes, and without previous secrets of these hashes."""
+    if not refused:
+        return workspace
+    keys = [key for key in workspace.keys if key.hash not in refused]
+    kept = tuple(
+        replace(key, previous_hash=None, previous_until=None) if key.previous_hash in refused else key
+        for key in keys
+    )
+    return replace(workspace, keys=kept)
 
 
 def can_take_keys(provider: Provider) -> bool:

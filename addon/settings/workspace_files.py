@@ -6,7 +6,7 @@ docs/configuration.md, "Edits".
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from addon.settings.shared_settings import SharedSettings
 from addon.settings.sources import FileCopy, Sources
 from addon.settings.workspace_builder import (
     duplicate_hash_error,
+    remove_keys,
     resolve_last_good,
     resolve_workspace,
 )
@@ -39,7 +40,7 @@ class ServedText(NamedTuple):
 class _WorkspaceFile:
     """A workspace file with its workspace or its error, and the versions of all files that it was loaded from.
 
-    ``error`` is not set for a key that another workspace has.
+    ``error`` is not set for a key that another workspace has. ``stopgap`` is served where there is no last good text.
     """
 
     file: Path
@@ -48,6 +49,7 @@ class _WorkspaceFile:
     parsed: ParsedText | None = None
     workspace: Workspace | None = None
     error: SettingsError | None = None
+    stopgap: Workspace | None = None
 
 
 class WorkspaceFiles:
@@ -175,15 +177,16 @@ class WorkspaceFiles:
                 text = self._sources.read(file)
                 known = before.parsed if before else None
                 parsed = known if known and known.text == text else parse_text(file, text)
-                workspace = self._resolve(parsed, file, shared)
+                secrets = Secrets(self._env, self._sources)
+                workspace = resolve_workspace(parsed.served_table, file, shared, secrets)
             except Exception as error:  # noqa: BLE001  (no file of one customer may stop the others)
-                return _WorkspaceFile(file, shared, versions, parsed, error=describe_fault(error, file))
+                found = describe_fault(error, file)
+                if parsed and parsed.table and parsed.error:
+                    found = join_errors([*parsed.error.all, *found.all])
+                return _WorkspaceFile(file, shared, versions, parsed, error=found)
+        if parsed.error:
+            return _WorkspaceFile(file, shared, versions, parsed, error=parsed.error, stopgap=workspace)
         return _WorkspaceFile(file, shared, versions, parsed, workspace)
-
-    def _resolve(self, parsed: ParsedText, file: Path, shared: SharedSettings) -> Workspace:
-        if parsed.table is None:
-            raise parsed.error or AssertionError("a text has either a table or an error")
-        return resolve_workspace(parsed.table, file, shared, Secrets(self._env, self._sources))
 
     def _find_last_good(self, name: str) -> ParsedText | None:
         """Return the last good text of a workspace."""
@@ -219,20 +222,24 @@ class WorkspaceFiles:
             refused.setdefault(name, set()).add(key_hash)
         served, texts = {}, {}
         for name, file in self._files.items():
-            is_loaded = file.workspace and name not in settled.gave_way
-            chosen = file.parsed if is_loaded else self._find_last_good(name)
+            current = self._find_current(file)
+            is_chosen = current and name not in settled.gave_way
+            chosen = file.parsed if is_chosen else self._find_last_good(name)
             if chosen is None or chosen.table is None:
                 continue
-            if chosen is file.parsed and file.workspace:
-                workspace = file.workspace
-            else:
-                workspace = self._resolve_last_good(chosen.table, file)
+            if current is None or chosen is not file.parsed:
+                current = self._resolve_last_good(chosen.table, file)
             texts[name] = ServedText(file.file, chosen.text, frozenset(refused.get(name, ())))
-            served[name] = remove_keys(workspace, texts[name].refused)
+            served[name] = remove_keys(current, texts[name].refused)
             if name not in errors:
                 self.last_good.take(name, chosen.text)
         self.served, self.texts = served, texts
         return errors
+
+    def _find_current(self, file: _WorkspaceFile) -> Workspace | None:
+        """Return the workspace of the file as it is now, None when the last good text counts."""
+        is_stopgap = file.stopgap and self.last_good.text(file.file.stem) is None
+        return file.stopgap if is_stopgap else file.workspace
 
     def _resolve_last_good(self, table: WorkspaceTable, file: _WorkspaceFile) -> Workspace:
         secrets = Secrets(self._env, self._sources)
@@ -267,7 +274,9 @@ class WorkspaceFiles:
 
     def _claimed_hashes(self, name: str) -> tuple[str, ...]:
         file = self._files[name]
-        return file.parsed.hashes if file.parsed and file.workspace else self._last_hashes(name) or ()
+        return (
+            file.parsed.hashes if file.parsed and self._find_current(file) else self._last_hashes(name) or ()
+        )
 
     def _last_hashes(self, name: str) -> tuple[str, ...] | None:
         """Return the hashes that the last good text of a workspace claims."""
@@ -277,18 +286,9 @@ class WorkspaceFiles:
     def _problem(self, name: str, error: SettingsError) -> Problem:
         if name not in self.served:
             return Problem.of(error, f"workspace {name} is not served", name)
-        if self._files[name].error is None and self._find_last_good(name) is None:
+        file, is_new = self._files[name], self._find_last_good(name) is None
+        if file.error is None and is_new:
             return Problem.of(error, f"the key is refused to workspace {name}", name)
+        if file.stopgap and is_new:
+            return Problem.of(error, f"workspace {name} is served with an rpm_override of 1", name)
         return Problem.of(error, f"workspace {name} keeps its last good settings", name)
-
-
-def remove_keys(workspace: Workspace, refused: frozenset[str]) -> Workspace:
-    """Return a workspace without the keys of these hashes, and without previous secrets of these hashes."""
-    if not refused:
-        return workspace
-    keys = [key for key in workspace.keys if key.hash not in refused]
-    kept = tuple(
-        replace(key, previous_hash=None, previous_until=None) if key.previous_hash in refused else key
-        for key in keys
-    )
-    return replace(workspace, keys=kept)

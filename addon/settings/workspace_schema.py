@@ -6,7 +6,7 @@ checks that it does.
 
 from typing import Annotated, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
@@ -26,6 +26,14 @@ from policies.model import HeuristicWhen, Plan, Reset
 
 MAX_RULES: Final = 1000
 """The most rules of a workspace: calls look at all of them."""
+
+
+def _round_down(value: object) -> object:
+    """Each number below 1 counts as 1, also one with a fraction. Source: contract, "Limits"."""
+    return 0 if isinstance(value, float) and value < 1 else value
+
+
+type Rpm = Annotated[int, BeforeValidator(_round_down)]
 
 
 class KeyTable(Table):
@@ -95,7 +103,7 @@ class WorkspaceTable(Table):
 
     name: Text
     plan: Plan = "standard"
-    rpm_override: Count | None = None
+    rpm_override: Rpm | None = None
     monthly_spend_cap_usd: Usd | None = None
     overage_protection: bool = True
     default_model: str | None = None

@@ -78,6 +78,23 @@ def find_statements(text: str) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
+def find_line(text: str, name: str) -> int | None:
+    """Return the number of the line with the first key or header ``name``, None where it is written in another way.
+
+    The text is one that ``load_toml`` accepts.
+    """
+    for start, end in find_statements(text):
+        statement = text[start:end].lstrip("[ \t")
+        for written in (name, f'"{name}"', f"'{name}'"):
+            if statement.startswith(written) and statement[len(written) :].lstrip(" \t")[:1] in (
+                "=",
+                ".",
+                "]",
+            ):
+                return _line_of(text, start)
+    return None
+
+
 def _read_tokens(text: str) -> Iterator[re.Match[str]]:
     """Yield the tokens of any text, each as the match of the group that names its kind."""
     place = 0

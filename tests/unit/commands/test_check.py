@@ -62,7 +62,7 @@ def break_everything(folder: Path) -> None:
     edit(folder / CONF, "port = 9000", 'port = "9000"\nprot = 1')
     edit(folder / MODELS, 'family = "chat"', 'familly = "chat"')
     edit(folder / PROVIDERS, 'dialect = "openai"', 'dialect = "openai"\nbuiltin = "no"')
-    edit(folder / ACME, 'plan = "pro"', 'plan = "gold"\nrpm_override = 0')
+    edit(folder / ACME, 'plan = "pro"', 'plan = "gold"\nrpm_override = 1.5')
     edit(folder / BETA, "[[keys]]", '[[keys]]\nplan = "pro"')
 
 
@@ -76,7 +76,7 @@ def test_every_error_of_every_file_is_one_line(folder: Path) -> None:
         "error: catalog_data/providers.toml: OPENAI.builtin: must be a valid boolean",
         'error: catalog_data/models.toml: gpt-4o-mini.familly: unknown key; did you mean "family"?',
         "error: policies/workspaces/acme.toml: plan: must be 'standard' or 'pro'",
-        "error: policies/workspaces/acme.toml: rpm_override: must be greater than or equal to 1",
+        "error: policies/workspaces/acme.toml: rpm_override: must be a valid integer (at line 3)",
         'error: policies/workspaces/beta.toml: keys[0] (ci).plan: "plan" belongs to the top of the file, '
         "above the first [table]",
     ]

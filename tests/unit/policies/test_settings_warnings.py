@@ -71,6 +71,11 @@ CASES = {
         {"plan": "standard", "overage_protection": False},
         warnings=(("overage_protection_off", "acme", "overage_protection", "is off, so calls at once"),),
     ),
+    "an override of 0": Case(
+        {"rpm_override": 0},
+        warnings=(("rpm_override_below_1", "acme", "rpm_override", "is below 1, and counts"),),
+    ),
+    "an override of 1": Case({"rpm_override": 1}),
     "no wallet and no protection": Case({"overage_protection": False}),
     "a platform key that is not set": Case(
         providers=(UNSET,),

@@ -34,7 +34,15 @@ EDITS = {
         "alert_at_percent[0]",
         "valid integer",
     ),
-    "no rpm": (ACME, PLAN, plan_and("rpm_override = 0"), "rpm_override", "equal to 1"),
+    "half an rpm": (
+        ACME,
+        PLAN,
+        plan_and("rpm_override = 1.5"),
+        "rpm_override",
+        "must be a valid integer (at line 3)",
+    ),
+    "a text as rpm": (ACME, PLAN, plan_and("\n\"rpm_override\" = '6'"), "rpm_override", "(at line 4)"),
+    "a table as rpm": (ACME, PLAN, plan_and("rpm_override.x = 6"), "rpm_override", "(at line 3)"),
     "float cap": (
         ACME,
         PLAN,
