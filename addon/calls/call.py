@@ -4,6 +4,7 @@ Admission, body, route, one attempt or two, and the answer. The attempt that ans
 """
 
 import re
+from typing import Final
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.attempt_runner import AttemptRunner
@@ -35,6 +36,8 @@ Many clients write head and body one after the other. A call whose whole body is
 takes its token and its hold in one step.
 """
 
+_UNSERVED: Final = frozenset({404, 405})
+"""The statuses of requests that nothing serves: their log lines show method and path."""
 _CLIENT_REQUEST_ID = re.compile(r"[ -~]{1,512}")
 """Printable ASCII, as OpenAI accepts it in this header."""
 
@@ -148,7 +151,8 @@ async def _answer_failure(call: Call, failure: ErrorAnswer, stream: Stream, deps
 async def refuse(call: Call, stream: Stream, deps: Dependencies, error: ErrorAnswer) -> None:
     """End a call with an error of the gateway's own, and answer it. The answer does not wait for the settlement."""
     deps.in_flight.settle_in_background(call, error.status, error.code)
-    deps.in_flight.refuse(call, error.status, error.code)
+    request_line = (stream.head.method, stream.head.path) if error.status in _UNSERVED else None
+    deps.in_flight.refuse(call, error.status, error.code, request_line)
     if stream.is_client_gone or stream.is_ended:
         return
     if call.is_head_sent:

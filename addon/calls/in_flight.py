@@ -128,9 +128,14 @@ class InFlightCalls:
         """Settle a call in which the gateway itself failed. Its answer does not wait for that."""
         self.spawn(self.settle(call, status, error_code))
 
-    def refuse(self, call: Call, status: int, error_code: str) -> None:
-        """End a call that the gateway refused. Do nothing where it was sent upstream or has ended."""
-        self._end_unsent(call, Stage.REFUSED, status, error_code)
+    def refuse(
+        self, call: Call, status: int, error_code: str, request_line: tuple[str, str] | None = None
+    ) -> None:
+        """End a call that the gateway refused. Do nothing where it was sent upstream or has ended.
+
+        ``request_line`` is for the log, where nothing serves the request.
+        """
+        self._end_unsent(call, Stage.REFUSED, status, error_code, request_line)
 
     async def abandon(self, call: Call) -> None:
         """End a call whose client left or was cut off, at any stage."""
@@ -138,7 +143,14 @@ class InFlightCalls:
         await self.settle(call, CLIENT_CLOSED_REQUEST, why)
         self._end_unsent(call, Stage.ABANDONED, CLIENT_CLOSED_REQUEST, why)
 
-    def _end_unsent(self, call: Call, stage: UnsentEnd, status: int, error_code: str) -> None:
+    def _end_unsent(
+        self,
+        call: Call,
+        stage: UnsentEnd,
+        status: int,
+        error_code: str,
+        request_line: tuple[str, str] | None = None,
+    ) -> None:
         if stage in MOVES[call.exchange.stage]:
             if call.exchange.stage is Stage.HELD:
                 self.spawn(self._void(call.exchange.id))
@@ -146,7 +158,7 @@ class InFlightCalls:
             self._remove(call)
             has_key = call.exchange.workspace and error_code != "invalid_api_key"
             if has_key or self._keyless_limit.admit():
-                log_call(call.exchange, self._clock.monotonic_s(), event="refusal")
+                log_call(call.exchange, self._clock.monotonic_s(), event="refusal", request_line=request_line)
             self.metrics.call_refused(error_code)
             workspace, key = call.exchange.workspace, call.exchange.key
             self.store.count_refusal(workspace.id if workspace else "", key.id if key else "", error_code)

@@ -22,7 +22,7 @@ from addon.serve.systemd import take_service_manager, take_sockets
 from addon.serve.worker_template import worker_template
 from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.settings import Settings, SettingsFiles, load_conf
-from addon.telemetry.logs import configure_logging
+from addon.telemetry.logs import FORMAT_VARIABLE, configure_logging
 from addon.text.unprintable import escape_unprintable
 
 
@@ -94,8 +94,9 @@ def run(
     With ``strict``, it does not start while a file does not load. With ``takeover``, it takes over a running gateway.
     ``write`` writes the readiness line.
     """
-    configure_logging()
     conf = load_conf(conf_file)
+    os.environ[FORMAT_VARIABLE] = conf.log.format
+    configure_logging()
     with worker_template(conf) if (workers or conf.listen.workers) > 1 else nullcontext() as template:
         start = Start(takeover, take_sockets(os.environ), take_service_manager(os.environ))
         conf.paths.workspaces.mkdir(exist_ok=True)

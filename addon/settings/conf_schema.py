@@ -121,6 +121,12 @@ class Alerts(Table):
         return self
 
 
+class Log(Table):
+    """``[log]``: the form of the log's lines."""
+
+    format: Literal["auto", "json", "text"] = "auto"
+
+
 class Metrics(Table):
     """``[metrics]``: which metrics are kept."""
 
@@ -140,6 +146,7 @@ class ProxyConf(Table):
     sandbox: Sandbox = Sandbox()
     policies: Policies = Policies()
     alerts: Alerts = Alerts()
+    log: Log = Log()
     metrics: Metrics = Metrics()
 
     @model_validator(mode="before")

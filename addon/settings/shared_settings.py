@@ -27,7 +27,7 @@ from policies.family import Family
 from policies.model import Model, Provider
 from policies.review import Policy
 
-NEEDS_RESTART: Final = ("listen", "admin", "paths", "state")
+NEEDS_RESTART: Final = ("listen", "admin", "paths", "state", "log")
 """The sections of proxy.conf whose changes take effect only after a restart."""
 
 

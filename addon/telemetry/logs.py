@@ -1,5 +1,7 @@
 """Structured logs: one JSON object a line, one line a call, and no credential, body or header in any line.
 
+On a terminal a line is a text for people instead (``log_text``), made of the same fields.
+
 Everything goes through stdlib logging, except the line of a call: Tollgate's own loggers from INFO, all others from
 WARNING. Several processes may share one stderr. So only whole lines are written, together at most as many bytes as a
 pipe takes in one piece, and no line is longer than that. A thread writes them (``log_queue``).
@@ -8,19 +10,29 @@ pipe takes in one piece, and no line is longer than that. A thread writes them (
 import asyncio
 import json
 import logging
+import os
 import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _quote
-from typing import IO, Literal
+from typing import IO, Final, Literal
 
 from addon.telemetry.log_format import OURS, QUIET, WHOLE_BYTES, JsonFormatter, fit, is_ours
 from addon.telemetry.log_queue import LogQueue
+from addon.telemetry.log_text import format_line
 from addon.text.errors import ErrorAnswer
 from addon.text.masking import mask_credentials
 from policies.exchange import Exchange
 from policies.utc_time import format_utc
+
+type LogFormat = Literal["auto", "json", "text"]
+"""``"auto"`` means text on a terminal, and JSON elsewhere."""
+
+FORMAT_VARIABLE: Final = "TOLLGATE_LOG_FORMAT"
+"""The environment variable by which ``serve`` gives the format to its workers and its process of pages."""
+MAX_PATH_CHARS: Final = 256
+"""The most that a line shows of the path of a request that nothing serves."""
 
 _HEAD_FIELDS = frozenset({"time", "level", "logger", "message"})
 _root, _ours, _calls = logging.getLogger(), logging.getLogger(OURS), logging.getLogger(f"{OURS}.call")
@@ -54,13 +66,21 @@ class _Handler(logging.Handler):
     While an event loop runs, the lines of one turn share one system call. A warning does not wait for the others.
     """
 
-    def __init__(self, stream: IO[str], worker: int | None) -> None:
+    def __init__(self, stream: IO[str], worker: int | None, *, is_text: bool) -> None:
         super().__init__()
+        self.is_text = is_text
         self.setFormatter(JsonFormatter(worker))
         self.worker_field = "" if worker is None else f', "worker": {worker}'
         self.queue = self._open(stream)
         self._waiting = b""
         self._flush_due = False
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self.shape(super().format(record))
+
+    def shape(self, line: str) -> str:
+        """Return a line of JSON in the format of this handler."""
+        return format_line(json.loads(line)) if self.is_text else line
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -121,12 +141,18 @@ class _Handler(logging.Handler):
 
 
 def configure_logging(stream: IO[str] | None = None, worker: int | None = None) -> None:
-    """Send all logs to ``stream`` (default: stderr), one JSON object a line. A second call replaces the first."""
+    """Send all logs to ``stream`` (default: stderr), in the format of ``FORMAT_VARIABLE``.
+
+    A second call replaces the first.
+    """
     for earlier in [handler for handler in _root.handlers if isinstance(handler, _Handler)]:
         earlier.flush()
         earlier.close()
         _root.removeHandler(earlier)
-    _root.addHandler(_Handler(stream or sys.stderr, worker))
+    stream = stream or sys.stderr
+    form = os.environ.get(FORMAT_VARIABLE, "auto")
+    is_text = form == "text" or (form == "auto" and stream.isatty())
+    _root.addHandler(_Handler(stream, worker, is_text=is_text))
     # No line shows these fields, so do not collect them for each record (logging HOWTO, "Optimization").
     for detail in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
         setattr(logging, detail, False)
@@ -140,8 +166,15 @@ def count_dropped_lines() -> int:
     return sum(handler.queue.dropped for handler in _root.handlers if isinstance(handler, _Handler))
 
 
-def log_call(exchange: Exchange, now_s: float, event: Literal["call", "refusal"]) -> None:
+def log_call(
+    exchange: Exchange,
+    now_s: float,
+    event: Literal["call", "refusal"],
+    request_line: tuple[str, str] | None = None,
+) -> None:
     """Log a call that has ended, in one line. ``now_s`` is a time of the same clock as ``started_s``.
+
+    ``request_line`` has the method and the path of a request that nothing serves.
 
     | event | the call |
     |---|---|
@@ -153,11 +186,20 @@ def log_call(exchange: Exchange, now_s: float, event: Literal["call", "refusal"]
         case [_Handler() as handler] if not (
             _ours.handlers or _calls.handlers or _calls.filters or _calls.disabled
         ):
-            line = _format_call(exchange, now_s, event, handler.worker_field)
+            first = handler.worker_field + (_format_request_line(*request_line) if request_line else "")
+            line = _format_call(exchange, now_s, event, first)
             line = line if len(line) < WHOLE_BYTES else fit(json.loads(line))
+            if handler.is_text:
+                line = handler.shape(line)
             handler.add(line.encode() + b"\n")
         case _:
-            _log_to_others(_format_call(exchange, now_s, event, ""), event)
+            first = _format_request_line(*request_line) if request_line else ""
+            _log_to_others(_format_call(exchange, now_s, event, first), event)
+
+
+def _format_request_line(method: str, path: str) -> str:
+    shown = path if len(path) <= MAX_PATH_CHARS else f"{path[:MAX_PATH_CHARS]}…"
+    return f', "method": {_quote(mask_credentials(method))}, "path": {_quote(mask_credentials(shown))}'
 
 
 def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer, then: str) -> None:
@@ -203,7 +245,7 @@ def _log_to_others(line: str, event: str) -> None:
     _calls.handle(record)
 
 
-def _format_call(exchange: Exchange, now_s: float, event: str, worker_field: str) -> str:
+def _format_call(exchange: Exchange, now_s: float, event: str, first_fields: str) -> str:
     """Return the line of a call, as ``JsonFormatter`` makes it of the same fields, in a tenth of its time.
 
     Never add a body, a header or a key.
@@ -216,7 +258,7 @@ def _format_call(exchange: Exchange, now_s: float, event: str, worker_field: str
     return _CALL_LINE % (
         format_utc(datetime.now(UTC)),
         event,
-        worker_field,
+        first_fields,
         _quote(exchange.id),
         _show(workspace.id if workspace else None),
         _show(key.id if key else None),

@@ -28,6 +28,7 @@ SECTIONS: dict[str, type[Table]] = {
     "`[sandbox]`": conf_schema.Sandbox,
     "`[policies]`": conf_schema.Policies,
     "`[alerts]`": conf_schema.Alerts,
+    "`[log]`": conf_schema.Log,
     "`[metrics]`": conf_schema.Metrics,
     "`[PROVIDER]`": catalog_schema.ProviderTable,
     "`[FAMILY]`": catalog_schema.FamilyTable,
