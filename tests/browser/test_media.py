@@ -24,29 +24,28 @@ def tab(browser: Any, busy: Console) -> Iterator[Tab]:
 
 def show(tab: Tab, busy: Console, view: str, *, width: int, **media: Any) -> None:
     """Show a view of the gateway with much to show."""
-    tab.page.emulate_media(**{"media": None, "forced_colors": None, **media})
-    tab.resize(width)
+    use(tab, width, **media)
     address = busy.site.views[view]
     assert tab.open(address.path) == address.status
 
 
+def use(tab: Tab, width: int, **media: Any) -> None:
+    """Show pages, the current one too, in this width and medium."""
+    tab.page.emulate_media(**{"media": "screen", "forced_colors": "none", **media})
+    tab.resize(width)
+
+
 @VIEWS
-def test_a_telephone_shows_rows_as_cards_that_are_still_tables(tab: Tab, busy: Console, view: str) -> None:
+def test_a_view_fits_each_medium(tab: Tab, busy: Console, view: str) -> None:
     show(tab, busy, view, width=NARROW)
-    assert check_tables(tab) == []
-
-
-@VIEWS
-@pytest.mark.parametrize(("width", "media"), [(REFLOW, "screen"), (PAPER, "print")])
-def test_nothing_is_cut_off(tab: Tab, busy: Console, view: str, width: int, media: str) -> None:
-    show(tab, busy, view, width=width, media=media)
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-
-
-@VIEWS
-def test_the_keyboard_is_seen_in_the_colours_of_the_system(tab: Tab, busy: Console, view: str) -> None:
-    show(tab, busy, view, width=NARROW, forced_colors="active")
-    assert check_keyboard(tab) == []
+    found = check_tables(tab)
+    use(tab, NARROW, forced_colors="active")
+    found += check_keyboard(tab)
+    for width, media in ((REFLOW, "screen"), (PAPER, "print")):
+        use(tab, width, media=media)
+        needed = tab.evaluate("document.documentElement.scrollWidth")
+        found += [f"{media} of {width} px needs {needed} px"] if needed > width else []
+    assert found == []
 
 
 def test_charts_keep_their_colours_and_get_lines(tab: Tab, busy: Console) -> None:
