@@ -1,6 +1,7 @@
 """Rollups: they are the sums of the rows after any change of rows, at any point of a build, and after a repair."""
 
 import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -9,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.ledger import make_row
 from rig.rollups import NOW, ROWS, build_all, open_ledger, write
+from sqlite_utils import Database, Migrations
 
-from addon.store.ledger.migration_steps import LARGEST
+from addon.store.ledger.migration_steps import LARGEST, STEPS, m0007_rollups
+from addon.store.ledger.migrations import migrate
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS, BUCKETS, ENDED_TABLES, TABLES
 from addon.store.ledger.rollups import Progress, build_step, find_wrong, read_progress, repair
 
@@ -120,6 +123,23 @@ def make_rows(count: int, minutes: int = 9) -> list[dict[str, Any]]:
         make_row(f"call-{number}", created_at=moment.isoformat(timespec="milliseconds"))
         for number, moment in enumerate(moments)
     ]
+
+
+def test_an_upgrade_leaves_the_old_rows_to_the_build() -> None:
+    rows = make_rows(20)
+    with open_ledger(rows) as expected, closing(sqlite3.connect(":memory:", isolation_level=None)) as old:
+        steps = Migrations("tollgate")
+        for step in STEPS[: STEPS.index(m0007_rollups)]:
+            steps()(step)
+        steps.apply(Database(old))
+        columns = [name for _, name, *_ in old.execute("PRAGMA table_info(usage)")]
+        marks = ", ".join(f":{name}" for name in columns)
+        old.executemany(f"INSERT INTO usage ({', '.join(columns)}) VALUES ({marks})", rows)
+        migrate(old)
+        tables = old.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        for table in {name for (name,) in tables} - {"_sqlite_migrations", "ledger"}:
+            sql = f"SELECT * FROM {table}"
+            assert old.execute(sql).fetchall() == expected.execute(sql).fetchall(), table
 
 
 ENDED = [table.name for table in ENDED_TABLES]
