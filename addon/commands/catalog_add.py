@@ -71,7 +71,7 @@ def add(
     }
     is_published = published and not any(given_prices.values())
     table = format_model_table(slug, values, _name_source() if is_published else "")
-    path = _write(settings, conf_file, table)
+    path = _write(settings, conf_file, slug, table)
     click.echo(f"{table}\nadded to {path}")
 
 
@@ -135,10 +135,10 @@ def _published_prices(provider: Provider, model: str) -> dict[str, str]:
     return {key: format_price(price) for key, price in prices.items() if price is not None}
 
 
-def _write(settings: Settings, conf_file: Path, table: str) -> Path:
+def _write(settings: Settings, conf_file: Path, slug: str, table: str) -> Path:
     paths = settings.conf.paths
     if paths.catalog_overlay is None and is_for_upgrades(paths, conf_file):
         raise refuse_shipped(conf_file)
     with edited_models(conf_file, paths.catalog_overlay or paths.catalog) as file:
-        file.write(add_table(file.text, table))
+        file.write(add_table(file.text, table), "catalog add", f"Add the model {slug} to the catalog")
     return (paths.catalog_overlay or paths.catalog) / MODELS

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import click
 
+from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors
+from addon.edits.diff import make_diff
+from addon.edits.recording import ChangeRecord, file_evidence
 from addon.runtime.atomic_files import replace_unchanged
 from addon.runtime.folder_lock import locked
 from addon.settings.conf_schema import Paths
@@ -44,10 +47,14 @@ class ModelsFile:
         self._before = Sources().read(path) if path.exists() else None
         self.text = "" if self._before is None else decode_text(self._before, path)
 
-    def write(self, text: str) -> None:
-        """Write the file, if the settings then load and no other program changed it."""
-        SettingsFiles(self._conf_file, overlay={self.path: text}).load()
-        replace_unchanged(self.path, text, self._before)
+    def write(self, text: str, action: str, summary: str) -> None:
+        """Write the file, if the settings then load and no other program changed it, with its audit line."""
+        loaded = SettingsFiles(self._conf_file, overlay={self.path: text}).load()
+        lines = [summary, *map(str, make_diff(self.text, text))]
+        evidence = file_evidence(self.path, self._before, text)
+        record = CommandRecord(loaded.conf.paths.database, action)
+        with record(ChangeRecord("\n".join(lines), evidence)):
+            replace_unchanged(self.path, text, self._before)
 
 
 def refuse_shipped(conf_file: Path) -> click.ClickException:

@@ -130,14 +130,16 @@ def _apply(settings: Settings, conf_file: Path, changes: list[PriceChange], day:
     by_slug: dict[str, dict[str, str]] = defaultdict(dict)
     for change in changes:
         by_slug[change.slug][change.key] = change.new
+    summary = f"Set {len(changes)} prices of {len(by_slug)} models to those of genai-prices"
     if not is_for_upgrades(paths, conf_file):
         with edited_models(conf_file, paths.catalog) as file:
-            file.write(set_prices(file.text, by_slug))
+            file.write(set_prices(file.text, by_slug), "catalog update", summary)
             return file.path
     if paths.catalog_overlay is None:
         raise refuse_shipped(conf_file)
     with edited_models(conf_file, paths.catalog_overlay) as file:
-        file.write(_overlay_tables(file, Sources().read_text(paths.catalog / MODELS), by_slug, day))
+        text = _overlay_tables(file, Sources().read_text(paths.catalog / MODELS), by_slug, day)
+        file.write(text, "catalog update", summary)
         return file.path
 
 

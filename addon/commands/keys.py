@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from addon.commands.auditing import record_in
 from addon.commands.edit_options import key_options, parse_with
 from addon.commands.errors import report_errors, unknown_workspace_error
 from addon.commands.options import conf_option, listing_options
@@ -65,7 +66,15 @@ def create(
     _require_output()
     with report_errors():
         try:
-            made = create_key(conf_file, workspace, key_id, changes, like=like, is_new_workspace=new)
+            made = create_key(
+                conf_file,
+                workspace,
+                key_id,
+                changes,
+                like=like,
+                is_new_workspace=new,
+                record=record_in(conf_file, "keys create"),
+            )
         except UnknownWorkspaceError as error:
             raise click.ClickException(f"{error} (--new creates one)") from None
         except ExistingWorkspaceError as error:
@@ -87,7 +96,7 @@ def set_command(workspace: str, key_id: str, changes: Changes, conf_file: Path) 
     if not changes:
         raise click.UsageError("name at least one setting to change")
     with report_errors():
-        set_key(conf_file, workspace, key_id, changes)
+        set_key(conf_file, workspace, key_id, changes, record=record_in(conf_file, "keys set"))
     click.echo(f"key {key_id} of workspace {workspace}: {describe_changes(changes)}")
     _warn_of_idle_patterns(conf_file, workspace, key_id, changes)
 
@@ -108,7 +117,7 @@ def rotate(workspace: str, key_id: str, grace: timedelta, conf_file: Path) -> No
     """Give the key ID of WORKSPACE a new secret and print it. Its caps, counters and name go on."""
     _require_output()
     with report_errors():
-        rotation = rotate_key(conf_file, workspace, key_id, grace)
+        rotation = rotate_key(conf_file, workspace, key_id, grace, record=record_in(conf_file, "keys rotate"))
     _echo_secret(
         rotation.secret, f"the new secret is lost; rotate again: tollgate keys rotate {workspace} {key_id}"
     )
@@ -154,7 +163,8 @@ def list_keys(workspace: str | None, form: Form, conf_file: Path) -> None:
 def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
     """Turn off the key ID of WORKSPACE. The key stays in the file, because the ledger refers to its name."""
     with report_errors():
-        if warning := revoke_key(conf_file, workspace, key_id):
+        record = record_in(conf_file, "keys revoke", must_not_stop=True)
+        if warning := revoke_key(conf_file, workspace, key_id, record=record):
             click.echo(warning, err=True)
     click.echo(f"key {key_id} of workspace {workspace} is revoked")
 

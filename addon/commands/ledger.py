@@ -1,6 +1,7 @@
 """``tollgate ledger``: checks and backups of the ledger, and the transfer from Redis. Source: docs/commands.md."""
 
 import asyncio
+import re
 import sqlite3
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,18 +11,21 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
+from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form
 from addon.commands.readers import open_ledger, require_redis_url
+from addon.edits.recording import ChangeRecord
 from addon.serve.signals import stop_signals
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
+from addon.store.ledger.audit_chain import Chain, read_chain
 from addon.store.ledger.backup import BackupRefused, CopyCheck, back_up, restore
 from addon.store.ledger.calls_by_id import count_wrong_ids, forget_client_ids
 from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.report import count_rows
-from addon.store.ledger.rollups import find_wrong, repair
+from addon.store.ledger.report import count_rows, open_report
+from addon.store.ledger.rollups import WrongPeriod, find_wrong, repair
 from addon.store.ledger.verify import verify as verify_file
 from addon.store.ledger.verify import verify_redis
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
@@ -31,33 +35,60 @@ from addon.text.table_formats import format_csv, format_json
 from addon.text.unprintable import escape_unprintable
 
 
+def _parse_head(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not re.fullmatch("[0-9a-f]{64}", text):
+        raise click.BadParameter("must be the 64 hexadecimal digits of a head", context, option)
+    return text
+
+
 @click.group()
 def ledger() -> None:
     """Check, back up and restore the ledger, and write calls and credits from Redis to it."""
 
 
 @ledger.command()
+@click.option(
+    "--head",
+    metavar="HASH",
+    callback=_parse_head,
+    help="Check that the audit log still has the line with this hash, which an earlier check printed.",
+)
 @listing_options
 @conf_option
-def verify(form: Form, conf_file: Path) -> None:
-    """Check that calls, counters, wallets and holds agree to the nano-dollar. Exit with status 1 if not."""
+def verify(head: str | None, form: Form, conf_file: Path) -> None:
+    """Check that calls, counters, wallets and holds agree to the nano-dollar. Exit with status 1 if not.
+
+    Check the chain of the audit log, too, and print its head.
+    """
     with report_errors():
         conf = load_conf(conf_file)
         path = conf.paths.database
         exists = path.exists() or conf.state.backend == "redis"
         checked, discrepancies = _verify_ledger(conf)
+        with open_ledger(path) as connection:
+            chain = read_chain(connection, head)
+    if head is not None and chain.wanted_line is None:
+        discrepancies.append(f"audit: {head} is not in the chain: lines before it were changed or cut off")
     if form == "json":
-        click.echo(format_json({"checked": checked, "discrepancies": discrepancies}))
+        of_chain = {"audit_head": chain.head, "audit_line": chain.line, "wanted_line": chain.wanted_line}
+        click.echo(format_json({"checked": checked, "discrepancies": discrepancies, **of_chain}))
     elif form == "csv":
         click.echo(format_csv(Table(("discrepancy",), [(line,) for line in discrepancies])), nl=False)
-    elif exists:
-        click.echo(
-            "\n".join([*map(escape_unprintable, discrepancies), _describe_counts(checked, discrepancies)])
-        )
+    elif exists or discrepancies:
+        lines = map(escape_unprintable, discrepancies)
+        counts = _describe_counts(checked, discrepancies)
+        click.echo("\n".join([*lines, counts, *_describe_chain(chain)]))
     else:
         click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
     if discrepancies:
         sys.exit(1)
+
+
+def _describe_chain(chain: Chain) -> Sequence[str]:
+    found = (
+        [f"the audit log has that hash in line {chain.wanted_line}"] if chain.wanted_line is not None else []
+    )
+    return [*found, f"head of the audit log: {chain.head}, line {chain.line}"] if chain.line else found
 
 
 def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
@@ -86,11 +117,13 @@ def recount(conf_file: Path) -> None:
             click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
             return
         with report_ledger_errors(path), closing(LedgerFile(path)) as file:
-            wrong = list(find_wrong(file.connection))
-            for one in wrong:
-                repair(file.connection, one)
-            if wrong_ids := count_wrong_ids(file.connection):
-                forget_client_ids(file.connection)
+            wrong, wrong_ids = list(find_wrong(file.connection)), count_wrong_ids(file.connection)
+            if wrong or wrong_ids:
+                with CommandRecord(path, "ledger recount")(ChangeRecord(_describe_wrong(wrong, wrong_ids))):
+                    for one in wrong:
+                        repair(file.connection, one)
+                    if wrong_ids:
+                        forget_client_ids(file.connection)
     click.echo(f"{len(wrong)} hours and days were counted again")
     if wrong_ids:
         click.echo("the calls are listed again by the ids of their clients while a gateway serves")
@@ -127,13 +160,32 @@ def restore_backup(file: Path, force: bool, conf_file: Path) -> None:
     with report_errors():
         conf = load_conf(conf_file)
         path, in_redis = conf.paths.database, conf.state.backend == "redis"
-        with _report_copy_errors(file):
+        with _report_copy_errors(file), CommandRecord(path, "ledger restore")(_record_restore(path, file)):
             restored = restore(path, file, in_redis=in_redis, despite_discrepancies=force)
     click.echo(f"{path}: {_describe_check(restored.check)}")
     if restored.replaced:
         click.echo(f"the ledger before is {restored.replaced}")
     if in_redis:
         click.echo("Redis counts the calls of the ledger before: run `tollgate state rebuild` now", err=True)
+
+
+def _describe_wrong(wrong: Sequence[WrongPeriod], wrong_ids: int) -> str:
+    parts = [f"count {len(wrong)} hours and days again"] if wrong else []
+    parts += ["list calls again by the ids of their clients"] if wrong_ids else []
+    return " and ".join(parts).capitalize()
+
+
+def _record_restore(ledger: Path, file: Path) -> ChangeRecord:
+    """Return the record of a restore. It has the head of the log that it ends."""
+    inode = ledger.stat().st_ino if ledger.exists() else None
+    chain = None
+    with suppress(OSError, sqlite3.Error), open_report(ledger) as before:
+        chain = read_chain(before)
+    ended = f"; the audit log before ended with line {chain.line}, {chain.head}" if chain else ""
+    return ChangeRecord(
+        f"Restore the ledger from {file.absolute()}{ended}",
+        {"replaced": str(ledger.absolute()), "inode": inode},
+    )
 
 
 @contextmanager
@@ -182,13 +234,22 @@ def drain(once: bool, take_over: bool, conf_file: Path) -> None:
         path = conf.paths.database
         url = require_redis_url(conf)
         with report_ledger_errors(path):
-            written = asyncio.run(_drain(url, path, once, take_over))
+            if take_over:
+                record = CommandRecord(path, "ledger drain")
+                with record(ChangeRecord("Record calls of Redis in this ledger from now on")):
+                    asyncio.run(_take_over(url, path))
+            written = asyncio.run(_drain(url, path, once))
     click.echo(f"{written} calls and credits were written to {path}")
 
 
-async def _drain(url: SecretStr, path: Path, once: bool, take_over: bool) -> int:
+async def _take_over(url: SecretStr, path: Path) -> None:
     async with redis_session(url, path) as session:
-        await session.claim_ledger(take_over=take_over)
+        await session.claim_ledger(take_over=True)
+
+
+async def _drain(url: SecretStr, path: Path, once: bool) -> int:
+    async with redis_session(url, path) as session:
+        await session.claim_ledger()
         async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.state.check()
         if once:

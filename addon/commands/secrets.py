@@ -6,7 +6,7 @@ none. Source: docs/commands.md.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from getpass import getpass
@@ -15,13 +15,17 @@ from typing import Any, Final
 
 import click
 
+from addon.commands.auditing import record_in
 from addon.commands.errors import report_errors
+from addon.commands.options import conf_option
+from addon.edits.recording import ChangeRecord, file_evidence
 from addon.runtime.atomic_files import replace_unchanged
 from addon.runtime.folder_lock import locked
 from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.file_content import parse_toml
 from addon.settings.sealed_secrets import SCHEME, MasterKeys, make_master_key
 from addon.settings.secrets import load_master_keys
+from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.text.toml import load_toml
 
@@ -61,10 +65,12 @@ def seal(context: click.Context) -> None:
 @click.option(
     "--check", is_flag=True, help="Write nothing; exit with status 1 if there is a secret to seal again."
 )
-def rotate(files: tuple[Path, ...], check: bool) -> None:
+@conf_option
+def rotate(files: tuple[Path, ...], check: bool, conf_file: Path) -> None:
     """Seal all secrets of workspace files, or of providers.toml, again with the first master key.
 
-    Secrets that this key already opens do not change. Nothing is written if any secret can't be opened.
+    Secrets that this key already opens do not change. Nothing is written if any secret can't be opened. The audit log
+    is in the ledger of the configuration.
     """
     master_keys = _load_master_keys()
     with report_errors(), _lock_folders(files):
@@ -73,15 +79,27 @@ def rotate(files: tuple[Path, ...], check: bool) -> None:
             rotate_secrets(file, Sources().read_text(file), master_keys)
             for file in {f.resolve(): f for f in files}.values()
         ]
-        for one in rotations:
-            if one.changed and not check:
-                replace_unchanged(one.file, one.text, one.before.encode())
+        if not check:
+            _write([one for one in rotations if one.changed], conf_file)
     for one in rotations:
         click.echo(
             f"{one.file}: {one.changed} of {one.found} sealed secrets {'to seal' if check else 'sealed'} again"
         )
     if check and any(one.changed for one in rotations):
         raise click.exceptions.Exit(1)
+
+
+def _write(rotations: Sequence["Rotation"], conf_file: Path) -> None:
+    """Write the files. Each has its line in the audit log, without any secret, also not a sealed one."""
+    if not rotations:
+        return
+    record, folder = record_in(conf_file, "secrets rotate"), load_conf(conf_file).paths.workspaces
+    for one in rotations:
+        text = f"Seal {one.changed} secrets of {one.file} again with the first master key"
+        evidence = file_evidence(one.file, one.before.encode(), one.text)
+        is_workspace = one.file.parent.resolve() == folder.resolve()
+        with record(ChangeRecord(text, evidence, one.file.stem if is_workspace else "")):
+            replace_unchanged(one.file, one.text, one.before.encode())
 
 
 @dataclass(frozen=True, slots=True)

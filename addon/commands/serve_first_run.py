@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from addon.commands.auditing import CommandRecord
+from addon.edits.recording import ChangeRecord
 from addon.edits.workspace_files import EditError
 from addon.edits.workspaces import set_workspace
 from addon.runtime.listening import base_url
@@ -17,17 +19,23 @@ from addon.settings.first_run import (
 )
 from addon.settings.overview import find_closed_reason
 from addon.settings.settings import Settings
-from addon.store.wallet import make_credit, save_entry
+from addon.store.protocol import StoreUnavailable
+from addon.store.wallet import make_credit, record_entry, save_entry
 from addon.text.unprintable import escape_unprintable
 from policies.model import Model
 
 
 def make_demo(folder: Path, settings: Settings) -> str | None:
     """Create the demo workspace if a model can answer its calls. Show its key at once: the start may still fail."""
-    model = find_demo_model(settings.models.values())
+    model, key = find_demo_model(settings.models.values()), None
     if model:
-        save_entry(settings.conf, make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
-    key = create_demo_workspace(folder, model.slug) if model else None
+        record = CommandRecord(settings.conf.paths.database, "serve")
+        entry = make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE)
+        with record(record_entry(settings.conf, entry, 0)) as recording:
+            recording.is_made = save_entry(settings.conf, entry)
+        with record(ChangeRecord(f"Create the workspace {DEMO} with a key", workspace=DEMO)) as recording:
+            key = create_demo_workspace(folder, model.slug)
+            recording.is_made = key is not None
     if key is None or model is None:
         print_notice(_NO_WORKSPACE)
         return None
@@ -45,8 +53,9 @@ def renew_demo_model(conf_file: Path, settings: Settings) -> bool:
     if before is None or before.active or not before.provider.builtin or model is None:
         return False
     try:
-        set_workspace(conf_file, DEMO, {"default_model": model.slug})
-    except (EditError, SettingsError, OSError) as error:
+        record = CommandRecord(settings.conf.paths.database, "serve")
+        set_workspace(conf_file, DEMO, {"default_model": model.slug}, record=record)
+    except (EditError, SettingsError, StoreUnavailable, OSError) as error:
         reason = escape_unprintable(describe_error(error))
         print_notice(_NOT_RENEWED.format(before=before.slug, model=model.slug, reason=reason))
         return False

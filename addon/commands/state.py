@@ -5,9 +5,11 @@ from pathlib import Path
 
 import click
 
+from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors
 from addon.commands.options import conf_option
 from addon.commands.readers import require_redis_url
+from addon.edits.recording import ChangeRecord
 from addon.settings.settings import load_conf
 from addon.store.redis.rebuild import rebuild_state
 
@@ -32,9 +34,14 @@ def rebuild(take_over: bool, conf_file: Path) -> None:
         conf = load_conf(conf_file)
         path = conf.paths.database
         url = require_redis_url(conf)
-        with report_ledger_errors(path):
+        with report_ledger_errors(path), CommandRecord(path, "state rebuild")(_record(take_over)):
             rebuilt = asyncio.run(rebuild_state(url, path, take_over=take_over))
     click.echo(
         f"rebuilt {rebuilt.workspaces} workspaces with {rebuilt.counters} counters and {rebuilt.holds} calls in flight;"
         f" {rebuilt.recorded} calls and credits were still on their way to the ledger"
     )
+
+
+def _record(take_over: bool) -> ChangeRecord:
+    text = "Rebuild everything in Redis from the ledger"
+    return ChangeRecord(f"{text}, and record in this ledger from now on" if take_over else text)

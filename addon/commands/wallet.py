@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors, unknown_workspace_error
 from addon.commands.options import conf_option, limit_option, listing_options
 from addon.commands.output import Form, echo_table
@@ -30,6 +31,7 @@ from addon.store.wallet import (
     parse_debit,
     parse_reference,
     read_balance_nanousd,
+    record_entry,
     save_entry,
 )
 from policies.money import format_nanousd
@@ -152,8 +154,12 @@ def _enter(conf_file: Path, entry: WalletEntry, *, is_debit: bool) -> None:
         if entry.workspace not in known:
             raise unknown_workspace_error(entry.workspace, known)
         with report_ledger_errors(conf.paths.database), _report_refused():
-            check_balance(read_balance_nanousd(conf, entry.workspace), entry)
-            _print_result(conf, entry, save_entry(conf, entry), is_debit=is_debit)
+            balance_nanousd = read_balance_nanousd(conf, entry.workspace)
+            check_balance(balance_nanousd, entry)
+            record = CommandRecord(conf.paths.database, "wallet debit" if is_debit else "wallet credit")
+            with record(record_entry(conf, entry, balance_nanousd)) as recording:
+                recording.is_made = save_entry(conf, entry)
+            _print_result(conf, entry, recording.is_made, is_debit=is_debit)
 
 
 @contextmanager

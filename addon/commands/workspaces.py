@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from addon.commands.auditing import record_in
 from addon.commands.edit_options import workspace_options
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
@@ -46,7 +47,7 @@ def workspaces() -> None:
 def create(workspace: str, changes: Changes, conf_file: Path) -> None:
     """Create the workspace ID, without a key."""
     with report_errors():
-        create_workspace(conf_file, workspace, changes)
+        create_workspace(conf_file, workspace, changes, record=record_in(conf_file, "workspaces create"))
     click.echo(f"workspace {workspace} is created; give it a key: tollgate keys create {workspace}")
 
 
@@ -59,7 +60,7 @@ def set_command(workspace: str, changes: Changes, conf_file: Path) -> None:
     if not changes:
         raise click.UsageError("name at least one setting to change")
     with report_errors():
-        set_workspace(conf_file, workspace, changes)
+        set_workspace(conf_file, workspace, changes, record=record_in(conf_file, "workspaces set"))
     click.echo(f"workspace {workspace}: {describe_changes(changes)}")
 
 

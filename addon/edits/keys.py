@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from addon.edits.diff import NO_KEY_YET
+from addon.edits.recording import Record, apply_recorded
 from addon.edits.toml_lines import Changes, Value, add_table, describe_changes, set_values
 from addon.edits.workspace_files import (
     EditError,
@@ -80,6 +81,7 @@ def create_key(
     *,
     like: str | None = None,
     is_new_workspace: bool = False,
+    record: Record,
 ) -> NewKey:
     """Create a key, see ``plan_new_key``. Raises ``EditError``, or ``SettingsError`` where the file would not load."""
     secret = make_key()
@@ -93,7 +95,7 @@ def create_key(
             is_new_workspace=is_new_workspace,
             key_hash=hash_key(secret),
         )
-        plan.apply(SettingsFiles(conf_file))
+        apply_recorded(plan, SettingsFiles(conf_file), record, chosen)
     return NewKey(chosen, secret)
 
 
@@ -128,10 +130,11 @@ def plan_new_key(
     return plan_edit(read, lambda text: add_table(text, "keys", entry), summary), chosen
 
 
-def set_key(conf_file: Path, workspace: str, key_id: str, changes: Changes) -> None:
+def set_key(conf_file: Path, workspace: str, key_id: str, changes: Changes, *, record: Record) -> None:
     """Change settings of a key. Raises as ``create_key``."""
     with lock_workspaces(conf_file) as folder:
-        plan_key_changes(folder, workspace, key_id, changes).apply(SettingsFiles(conf_file))
+        plan = plan_key_changes(folder, workspace, key_id, changes)
+        apply_recorded(plan, SettingsFiles(conf_file), record, key_id)
 
 
 def plan_key_changes(folder: Path, workspace: str, key_id: str, changes: Changes) -> Plan:
@@ -143,12 +146,12 @@ def plan_key_changes(folder: Path, workspace: str, key_id: str, changes: Changes
     return plan_edit(read, lambda text: set_values(text, complete, "keys", index), summary)
 
 
-def rotate_key(conf_file: Path, workspace: str, key_id: str, grace: timedelta) -> Rotation:
+def rotate_key(conf_file: Path, workspace: str, key_id: str, grace: timedelta, *, record: Record) -> Rotation:
     """Give a key a new secret, as ``plan_rotation`` says. Raises as ``create_key``."""
     secret = make_key()
     with lock_workspaces(conf_file) as folder:
         planned = plan_rotation(folder, workspace, key_id, grace, hash_key(secret))
-        planned.plan.apply(SettingsFiles(conf_file))
+        apply_recorded(planned.plan, SettingsFiles(conf_file), record, key_id)
     return Rotation(secret, planned.old_until, planned.dropped_until)
 
 

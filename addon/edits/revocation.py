@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from addon.edits.recording import ChangeRecord, Record, record_of
 from addon.edits.toml_lines import Changes, set_values
 from addon.edits.workspace_files import (
     EditError,
@@ -49,6 +50,18 @@ class Revocation:
     last_good: LastGood
     in_last_good: _Edit | None
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the key is off already, in a file that loads."""
+        return self.in_last_good is None and self.plan is not None and self.plan.changes_nothing
+
+    def record(self) -> ChangeRecord:
+        """Return the record of the revocation. Without a plan, only the last good text changes."""
+        if self.plan is not None and not self.plan.changes_nothing:
+            return record_of(self.plan, self.key_id)
+        text = f"Revoke the key {self.key_id} of the workspace {self.file.stem} in its last good settings"
+        return ChangeRecord(text, workspace=self.file.stem, subject=self.key_id)
+
     def apply(self, files: SettingsFiles) -> str | None:
         """Turn the key off; return a warning if the file is broken. The caller has the lock.
 
@@ -83,14 +96,18 @@ class Revocation:
         return f"the file does not load; the key is turned off in its last good settings too: {reason}"
 
 
-def revoke_key(conf_file: Path, workspace: str, key_id: str) -> str | None:
-    """Turn off a key in its workspace's file; return a warning if the file is broken.
+def revoke_key(conf_file: Path, workspace: str, key_id: str, *, record: Record) -> str | None:
+    """Turn off a key in its workspace's file; return a warning if the file is broken. A key that is off has no line.
 
     Raises as ``Revocation.apply``.
     """
     files = SettingsFiles(conf_file)
     with lock_workspaces(conf_file) as folder:
-        return plan_revocation(files, folder, workspace, key_id).apply(files)
+        revocation = plan_revocation(files, folder, workspace, key_id)
+        if revocation.changes_nothing:
+            return revocation.apply(files)
+        with record(revocation.record()):
+            return revocation.apply(files)
 
 
 def plan_revocation(files: SettingsFiles, folder: Path, workspace: str, key_id: str) -> Revocation:

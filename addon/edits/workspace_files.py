@@ -66,6 +66,11 @@ class Plan:
         """The digest of the content before. It differs for a file that changed since an earlier plan."""
         return "" if self.before is None else hash_content(self.before)
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the file has this text already."""
+        return self.before is not None and self.before == self.after.encode()
+
     def check(self, files: SettingsFiles) -> CheckedFile:
         """Return the file as it would load. Raises ``SettingsError`` when nothing loads."""
         return files.fork({self.file: self.after}).check_workspace(self.file)

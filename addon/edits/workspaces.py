@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from addon.edits.recording import Record, apply_recorded
 from addon.edits.toml_lines import Changes, Value, describe_changes, format_value, set_values
 from addon.edits.workspace_files import EditError, Plan, lock_workspaces, plan_edit, plan_new_file, read_file
 from addon.settings.settings import SettingsFiles
@@ -14,10 +15,10 @@ SETTABLE: Final = (
 """The keys of the top level that an edit may change, in the order of a new file."""
 
 
-def create_workspace(conf_file: Path, workspace: str, values: Changes) -> None:
+def create_workspace(conf_file: Path, workspace: str, values: Changes, *, record: Record) -> None:
     """Write the file of a new workspace. Raises ``EditError``, or ``SettingsError`` where the file would not load."""
     with lock_workspaces(conf_file) as folder:
-        plan_new_workspace(folder, workspace, values).apply(SettingsFiles(conf_file))
+        apply_recorded(plan_new_workspace(folder, workspace, values), SettingsFiles(conf_file), record)
 
 
 def plan_new_workspace(folder: Path, workspace: str, values: Changes) -> Plan:
@@ -31,11 +32,11 @@ def plan_new_workspace(folder: Path, workspace: str, values: Changes) -> Plan:
     return plan_new_file(folder, workspace, "".join(lines), f"Create the workspace {workspace}")
 
 
-def set_workspace(conf_file: Path, workspace: str, changes: Changes) -> None:
+def set_workspace(conf_file: Path, workspace: str, changes: Changes, *, record: Record) -> None:
     """Change settings of a workspace; None removes one. Raises as ``create_workspace``."""
     _check(changes)
     with lock_workspaces(conf_file) as folder:
-        plan_workspace_changes(folder, workspace, changes).apply(SettingsFiles(conf_file))
+        apply_recorded(plan_workspace_changes(folder, workspace, changes), SettingsFiles(conf_file), record)
 
 
 def plan_workspace_changes(folder: Path, workspace: str, changes: Changes) -> Plan:

@@ -26,6 +26,7 @@ from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
 from addon.store.backends import open_store
+from addon.store.ledger.audit_drain import AuditDrain
 from addon.store.ledger.rollup_builder import RollupBuilder
 from addon.store.measured import MeasuredStore
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, Store, StoreUnavailable
@@ -57,6 +58,7 @@ class Lifecycle:
         measured = MeasuredStore(open_store(settings.conf), self.metrics)
         self.store: Store = measured
         self.rollups = RollupBuilder(settings.conf.paths.database)
+        self.audit = AuditDrain(settings.conf.paths.database)
         self.platform_keys = PlatformKeys(self.metrics)
         self.deps = self._make_deps(settings, new_id)
         self.providers: Iterable[str] = settings.providers
@@ -102,6 +104,7 @@ class Lifecycle:
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._maintain_store())
         self.rollups.start()
+        self.audit.start()
         self.alerts.start()
         if self.watcher:
             self.watcher.start()
@@ -141,6 +144,7 @@ class Lifecycle:
         if self.upkeep:
             self.upkeep.cancel()
         await self.alerts.stop()
+        await self.audit.stop()
         await self.rollups.stop()
         if self.watcher:
             await self.watcher.stop()

@@ -19,6 +19,21 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def try_locked(folder: Path) -> Iterator[bool]:
+    """Hold the lock of ``folder`` if no one has it; give whether this holds it. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def hold_lock(file: Path) -> Iterator[None]:
     """Create ``file``, and hold its lock. Raises OSError."""
     descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)

@@ -5,16 +5,21 @@ The command ``tollgate wallet`` and the console use the same functions. Source: 
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from addon.edits.diff import DiffLine
+from addon.edits.recording import ChangeRecord, Evidence
 from addon.settings.conf_schema import ProxyConf
 from addon.store.backends import open_counters, open_store
 from addon.store.ledger.report import find_balances, find_entry, open_report
 from addon.store.ledger.rows import CALL
 from addon.store.protocol import WalletEntry
 from addon.text.masking import mask_credentials
+from addon.text.unprintable import escape_unprintable
 from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
+from policies.utc_time import format_utc
 
 MAX_REFERENCE_CHARS: Final = 200
 BELOW_ZERO: Final = "The balance is below zero: metered calls are refused, unless the workspace is Pro."
@@ -65,6 +70,37 @@ def make_credit(
     random_id = random_id or secrets.token_hex(16)
     entry_id = f"credit_{random_id}" if reference is None else f"{workspace}/{reference}"
     return WalletEntry(entry_id, datetime.now(UTC), workspace, amount_nanousd, reference or "")
+
+
+def summarize_entry(entry: WalletEntry) -> str:
+    """Return in one line what an entry does."""
+    amount, shown = entry.amount_nanousd, format_nanousd(abs(entry.amount_nanousd))
+    to_or_from = f"Credit {shown} USD to" if amount > 0 else f"Debit {shown} USD from"
+    return f"{to_or_from} {entry.workspace}"
+
+
+def describe_entry(entry: WalletEntry, balance_nanousd: int) -> Sequence[DiffLine]:
+    """Return an entry, and the balance before and after it, as lines of a difference."""
+    after, amount = balance_nanousd + entry.amount_nanousd, format_nanousd(entry.amount_nanousd)
+    reference = escape_unprintable(entry.reference) or "none"
+    return (
+        DiffLine("same", f"entry {amount} USD, reference: {reference}"),
+        DiffLine("removed", f"balance {format_nanousd(balance_nanousd)} USD"),
+        DiffLine("added", f"balance {format_nanousd(after)} USD"),
+    )
+
+
+def entry_evidence(entry: WalletEntry, *, in_redis: bool) -> Evidence:
+    """Return the evidence of an entry."""
+    # The time is part of it: the same entry of someone else is not this change.
+    return {"entry": entry.id, "at": format_utc(entry.created_at), "in_redis": in_redis}
+
+
+def record_entry(conf: ProxyConf, entry: WalletEntry, balance_nanousd: int) -> ChangeRecord:
+    """Return the record of an entry that is made to a wallet with this balance."""
+    lines = [summarize_entry(entry), *map(str, describe_entry(entry, balance_nanousd))]
+    evidence = entry_evidence(entry, in_redis=conf.state.backend == "redis")
+    return ChangeRecord("\n".join(lines), evidence, entry.workspace)
 
 
 def save_entry(conf: ProxyConf, entry: WalletEntry) -> bool:

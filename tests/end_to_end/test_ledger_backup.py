@@ -67,4 +67,4 @@ def test_a_backup_under_load_is_restored_after_the_gateway_has_stopped(
     call(again, 1)
     rows = [row for row in again.ledger_rows() if row["error_code"] != "interrupted"]
     assert len(rows) == len(read_ids(copy)) + 1
-    assert done(tmp_path, "verify").stdout.endswith(": no discrepancies\n")
+    assert ": no discrepancies\n" in done(tmp_path, "verify").stdout

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
 from addon.console.changes.form import AppliedChange, EditedFiles
 from addon.edits.diff import DiffLine, make_diff
-from addon.edits.workspace_files import EditError, Plan, hash_content
+from addon.edits.recording import file_evidence
+from addon.edits.workspace_files import EditError, Plan
 from addon.settings.builder import CheckedFile
 from addon.settings.overview import find_new_warnings
 from addon.settings.settings import SettingsFiles
-from addon.store.ledger.audit import Evidence, Outcome
+from addon.store.ledger.audit_evidence import Evidence
 
 NOTHING_CHANGES: Final = "nothing would change"
 
@@ -64,11 +64,7 @@ class FileChange:
         return [str(one) for one in found]
 
     def evidence(self) -> Evidence:
-        return {
-            "file": str(self.plan.file),
-            "before": self.plan.digest,
-            "after": hash_content(self.plan.after.encode()),
-        }
+        return file_evidence(self.plan.file, self.plan.before, self.plan.after)
 
     def apply(self, files: EditedFiles) -> AppliedChange:
         self._require_change()
@@ -76,7 +72,7 @@ class FileChange:
         return AppliedChange(self.done)
 
     def _require_change(self) -> None:
-        if self.plan.before is not None and self.plan.before == self.plan.after.encode():
+        if self.plan.changes_nothing:
             raise EditError(NOTHING_CHANGES)
 
 
@@ -95,16 +91,3 @@ class RevocationChange(FileChange):
         self._require_change()
         warning = self.turn_off(files.loaded)
         return AppliedChange([*self.done, *([warning] if warning else [])])
-
-
-def judge_file(evidence: Evidence) -> Outcome:
-    """Return whether the change of a file was made, by its content."""
-    try:
-        digest = hash_content(Path(evidence["file"]).read_bytes())
-    except FileNotFoundError:
-        digest = ""
-    except OSError:
-        return "unknown"
-    if digest == evidence["after"]:
-        return "made"
-    return "not made" if digest == evidence["before"] else "unknown"

@@ -13,17 +13,18 @@ from typing import Final
 
 from addon.console.access.edits_allowed import find_edit_obstacle, find_unwritable
 from addon.console.changes.field import FieldErrors, parse_fields, refuse_secrets
-from addon.console.changes.file_change import UneditableFileError, judge_file
+from addon.console.changes.file_change import UneditableFileError
 from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form, RequestedChange
 from addon.console.changes.waiting import SECRET_S, ExpiringValues, PendingChange, Preview, Result
-from addon.console.changes.wallet import judge_entry
 from addon.edits.known_secrets import mask_known_secrets
 from addon.edits.workspace_files import EditError, lock_workspaces
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.api_keys import make_key
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings, SettingsFiles
-from addon.store.ledger.audit import AuditLine, AuditLog, Evidence, Outcome
+from addon.store.ledger.audit import AuditLine, AuditLog
+from addon.store.ledger.audit_evidence import Outcome, judge
+from addon.store.ledger.audit_spool import AuditSpool
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
 from policies.model import Workspace
@@ -194,8 +195,10 @@ class ChangeMaker:
         if form.makes_key:
             asked = replace(asked, new_key=make_key())
         audit = AuditLog(files.settings.conf.paths.database)
-        with lock_workspaces(files.conf_file):
+        with lock_workspaces(files.conf_file) as folder:
             audit.end_abandoned_intents(judge)
+            # A change of a command that died is judged before its file changes again.
+            AuditSpool(files.settings.conf.paths.database).settle(folder)
             change = form.plan(asked)
             if change.digest != waiting.digest:
                 raise EditError(CHANGED_SINCE)
@@ -260,11 +263,6 @@ def _find_served(edited: EditedFiles, workspace: str) -> Workspace | None:
     files = edited.loaded.fork()
     loaded = files.load_workspace(edited.folder / f"{workspace}.toml")
     return loaded.workspace or files.load().workspaces.get(workspace)
-
-
-def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
-    """Return whether a change was made."""
-    return judge_file(evidence) if "file" in evidence else judge_entry(ledger, evidence)
 
 
 def place_error(error: SettingsError, asked: RequestedChange) -> Exception:

@@ -12,24 +12,25 @@ from addon.console.changes.workspaces import require_workspace
 from addon.edits.diff import DiffLine
 from addon.edits.workspace_files import EditError, find_file
 from addon.settings.conf_schema import ProxyConf
-from addon.store.ledger.audit import Evidence, Outcome
+from addon.store.ledger.audit_evidence import Evidence
 from addon.store.ledger.report import find_entry, open_report
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.wallet import (
     BELOW_ZERO,
     EntryRefused,
     check_balance,
+    describe_entry,
     describe_stored,
+    entry_evidence,
     make_credit,
     parse_amount,
     parse_debit,
     parse_reference,
     read_balance_nanousd,
     save_entry,
+    summarize_entry,
 )
-from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
-from policies.utc_time import format_utc
 
 FINAL: Final = "An entry is never changed or removed. Only another entry corrects it."
 
@@ -49,21 +50,11 @@ class WalletChange:
 
     @property
     def summary(self) -> str:
-        amount, workspace = self.entry.amount_nanousd, self.entry.workspace
-        shown = format_nanousd(abs(amount))
-        return f"Credit {shown} USD to {workspace}" if amount > 0 else f"Debit {shown} USD from {workspace}"
+        return summarize_entry(self.entry)
 
     @property
     def lines(self) -> Sequence[DiffLine]:
-        after = self.balance_nanousd + self.entry.amount_nanousd
-        reference = escape_unprintable(self.entry.reference) or "none"
-        return (
-            DiffLine(
-                "same", f"entry {format_nanousd(self.entry.amount_nanousd)} USD, reference: {reference}"
-            ),
-            DiffLine("removed", f"balance {format_nanousd(self.balance_nanousd)} USD"),
-            DiffLine("added", f"balance {format_nanousd(after)} USD"),
-        )
+        return describe_entry(self.entry, self.balance_nanousd)
 
     def check(self, files: EditedFiles) -> Sequence[str]:
         with _reporting():
@@ -74,12 +65,7 @@ class WalletChange:
         return [BELOW_ZERO] if self.balance_nanousd + self.entry.amount_nanousd < 0 else []
 
     def evidence(self) -> Evidence:
-        # The time is part of it: the same entry of someone else is not this change.
-        return {
-            "entry": self.entry.id,
-            "at": format_utc(self.entry.created_at),
-            "in_redis": self.is_counted_in_redis,
-        }
+        return entry_evidence(self.entry, in_redis=self.is_counted_in_redis)
 
     def apply(self, files: EditedFiles) -> AppliedChange:
         conf = files.settings.conf
@@ -108,15 +94,6 @@ def _reporting() -> Iterator[None]:
 def _find_stored(conf: ProxyConf, entry: WalletEntry) -> WalletEntry | None:
     with open_report(conf.paths.database) as ledger:
         return find_entry(ledger, entry.id)
-
-
-def judge_entry(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
-    """Return whether an entry was made, by the wallet's entries."""
-    stored = find_entry(ledger, evidence["entry"])
-    if stored is not None:
-        return "made" if format_utc(stored.created_at) == evidence["at"] else "not made"
-    # Redis has an entry before the ledger has it.
-    return "unknown" if evidence["in_redis"] else "not made"
 
 
 def _plan_credit(asked: RequestedChange) -> Change:

@@ -1,4 +1,4 @@
-"""``/audit``: the changes that were made in the console, newest first; and ``/audit/NUMBER``: one of them."""
+"""``/audit``: the changes of the console and of commands, newest first; and ``/audit/NUMBER``: one of them."""
 
 from typing import Final
 
@@ -11,7 +11,13 @@ from addon.store.ledger.audit import COLUMNS, find_lines
 from addon.text.table import Table
 
 ROWS: Final = 50
+OF_COMMANDS: Final = (
+    *("catalog add", "catalog update", "ledger drain", "ledger recount", "ledger restore", "secrets rotate"),
+    *("serve", "state rebuild"),
+)
+"""The actions that commands have, and no form."""
 CELLS: Final = {
+    "user": lambda row: whole_cell(row["user"] or row["source"]),
     "number": lambda row: Cell(str(row["number"])),
     "change": lambda row: whole_cell(row["change"].partition("\n")[0]),
 }
@@ -25,7 +31,7 @@ def load_audit(reading: Reading) -> View:
     found = find_lines(reading.ledger, workspace, action, before, ROWS + 1)
     lines = Table(found.columns, found.rows[:ROWS])
     older = lines.rows[-1][0] if len(found.rows) > ROWS else None
-    actions = ["", *(form.action for form in FORMS.values())]
+    actions = ["", *sorted({*OF_COMMANDS, *(form.action for form in FORMS.values())})]
     return View({"audit": lines}, {"older_before": older}, {"actions": actions, "cells": CELLS})
 
 

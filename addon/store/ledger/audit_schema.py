@@ -49,3 +49,24 @@ AUDIT_SCHEMA: Final = (
     _INTENTS,
 )
 """The SQL statements that create the tables, in order."""
+
+_CHAINED: Final = f"""
+        CREATE TABLE audit (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            {_COLUMNS.replace("source TEXT NOT NULL,", "source TEXT NOT NULL,\n            user TEXT NOT NULL,")},
+            outcome TEXT NOT NULL CHECK (outcome IN ('made', 'unknown')),
+            id TEXT UNIQUE,
+            hash TEXT NOT NULL CHECK (length(hash) = 64)
+        ) STRICT
+    """
+"""The table of ``audit_chain``. An earlier version that still runs can't write to it: it knows no ``hash``."""
+
+BEFORE_CHAIN: Final = (
+    *(f"DROP TRIGGER audit_no_{operation}" for operation in ("UPDATE", "DELETE", "INSERT")),
+    "DROP INDEX audit_workspace",
+    "ALTER TABLE audit RENAME TO audit_before",
+)
+"""The SQL statements that put the table of the version before out of the way, in order."""
+
+CHAIN_SCHEMA: Final = (_CHAINED, *AUDIT_SCHEMA[1:-1])
+"""The SQL statements that create the table with the chain, in order."""

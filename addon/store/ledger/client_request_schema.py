@@ -17,6 +17,8 @@ _REMOVE: Final = """
     """.strip()
 
 CLIENT_REQUEST_SCHEMA: Final = (
+    "ALTER TABLE rollup_progress ADD COLUMN client_ids_from TEXT NOT NULL DEFAULT ''",
+    "UPDATE rollup_progress SET client_ids_from = coalesce((SELECT max(created_at) || '~' FROM usage), '')",
     """
         CREATE TABLE client_requests (
             client_request_id TEXT NOT NULL,

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from addon.store.ledger.audit_chain import chain_earlier_lines
 from addon.store.ledger.audit_schema import AUDIT_SCHEMA
 from addon.store.ledger.client_request_schema import CLIENT_REQUEST_SCHEMA
 from addon.store.ledger.recount import write_counters
@@ -267,9 +268,6 @@ def m0014_newest_days_first(db: "Database") -> None:
 
 def m0015_client_requests(db: "Database") -> None:
     """The calls by the ids that clients gave them. ``RollupBuilder`` adds the earlier calls later."""
-    newest = f"SELECT max(created_at) || '{AFTER_ALL}' FROM usage"  # noqa: S608
-    db.conn.execute("ALTER TABLE rollup_progress ADD COLUMN client_ids_from TEXT NOT NULL DEFAULT ''")
-    db.conn.execute(f"UPDATE rollup_progress SET client_ids_from = coalesce(({newest}), '')")  # noqa: S608
     for statement in CLIENT_REQUEST_SCHEMA:
         db.conn.execute(statement)
 
@@ -278,6 +276,11 @@ def m0016_resends(db: "Database") -> None:
     """How often a request was sent again because its connection was stale. Source: docs/ledger.md."""
     check = f"CHECK (resends BETWEEN 0 AND {LARGEST})"
     db.conn.execute(f"ALTER TABLE usage ADD COLUMN resends INTEGER NOT NULL DEFAULT 0 {check}")
+
+
+def m0017_audit_chain(db: "Database") -> None:
+    """Chain the lines of the audit log, those that are there included. Source: docs/ledger.md."""
+    chain_earlier_lines(db.conn)
 
 
 STEPS = (
@@ -297,4 +300,5 @@ STEPS = (
     m0014_newest_days_first,
     m0015_client_requests,
     m0016_resends,
+    m0017_audit_chain,
 )

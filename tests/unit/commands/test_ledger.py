@@ -39,6 +39,7 @@ def test_a_sound_ledger_gives_the_counts_of_what_was_checked(lived: Path) -> Non
             "audit_lines": 0,
         },
         "discrepancies": [],
+        **{"audit_head": "0" * 64, "audit_line": 0, "wanted_line": None},
     }
 
 
@@ -103,7 +104,7 @@ def test_a_recount_repairs_the_sums_of_hours_and_no_other_discrepancy(lived: Pat
         connection.execute("UPDATE rollups SET calls = 7")
         connection.execute("UPDATE spend SET requests = 3 WHERE scope = 'workspace:acme'")
     assert run(lived, "recount").stdout == "1 hours and days were counted again\n"
-    [line, _] = run(lived, "verify").stdout.splitlines()
+    [line, *_] = run(lived, "verify").stdout.splitlines()
     assert line == "counter workspace:acme of 2026-01: 3 calls are counted, 2 are recorded"
 
 

@@ -38,7 +38,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rotate(folder: Path, *arguments: str, keys: str = BOTH) -> Result:
-    return run("rotate", *arguments, folder / PROVIDERS, folder / ACME, keys=keys)
+    conf = folder / "proxy.conf"
+    return run("rotate", *arguments, "--conf", conf, folder / PROVIDERS, folder / ACME, keys=keys)
 
 
 def test_rotate_changes_the_sealed_values_and_no_other_bytes(folder: Path) -> None:

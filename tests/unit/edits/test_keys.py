@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from rig.settings_files import ACME, BETA, HASH_A, contents, edit, replace
+from rig.unrecorded import create_key, revoke_key, rotate_key, set_key
 
-from addon.edits.keys import create_key, rotate_key, set_key
-from addon.edits.revocation import revoke_key
 from addon.edits.workspace_files import EditError, UnknownWorkspaceError
 from addon.settings.api_keys import hash_key
 from addon.settings.errors import SettingsError

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from rig.settings_files import ACME, contents
+from rig.unrecorded import create_workspace, set_workspace
 
 from addon.edits.workspace_files import EditError
-from addon.edits.workspaces import create_workspace, set_workspace
 from addon.settings.errors import SettingsError
 from addon.settings.settings import load_settings
 

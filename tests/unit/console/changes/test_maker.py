@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from rig.settings_files import ACME, HASH_A, edit
+from rig.unrecorded import set_key
 
 from addon.console.changes import keys, wallet
 from addon.console.changes.field import FieldErrors
 from addon.console.changes.form import Form
 from addon.console.changes.maker import MAX_WAITING, BusyError, ChangeMaker, RefusedError, Requester
-from addon.edits.keys import set_key
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import SettingsFiles, load_settings
 from addon.store.ledger.report import open_report

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from addon.store.ledger.audit import MAX_CHANGE_CHARS, AuditLine, AuditLog, Evidence, Outcome, find_lines
+from addon.store.ledger.audit import MAX_CHANGE_CHARS, AuditLine, AuditLog, find_lines
+from addon.store.ledger.audit_evidence import Evidence, Outcome
 from addon.store.ledger.connection import open_connection
 from addon.store.ledger.verify import verify
 from addon.store.protocol import StoreUnavailable

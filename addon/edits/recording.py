@@ -1,0 +1,76 @@
+"""What the audit log says of a change: it is noted before the change is made. Source: docs/ledger.md.
+
+An edit gets a ``Record`` from its command. So no edit of a command can be made without its line.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from addon.edits.diff import make_diff
+from addon.edits.workspace_files import Plan, hash_content
+from addon.settings.settings import SettingsFiles
+
+type Evidence = Mapping[str, Any]
+"""How to find out later whether a change was made. Source: ``addon.store.ledger.audit_evidence``."""
+
+NO_EVIDENCE: Final[Evidence] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """A change that is about to be made.
+
+    | field | is |
+    |---|---|
+    | ``text`` | what it does in one line, then the lines that differ, without secrets |
+    | ``evidence`` | how to find out later whether it was made |
+    | ``workspace`` | the workspace that is changed, empty for none |
+    | ``subject`` | the id of the key that is changed, None for any other change |
+    """
+
+    text: str
+    evidence: Evidence = field(default_factory=dict)
+    workspace: str = ""
+    subject: str | None = None
+
+
+@dataclass(slots=True)
+class Recording:
+    """A change that is being made. Set ``is_made`` to False when there was nothing to change."""
+
+    is_made: bool = True
+
+
+type Record = Callable[[ChangeRecord], AbstractContextManager[Recording]]
+"""Notes a change, lets it be made in its ``with`` block, and notes how it ended."""
+
+
+def file_evidence(file: Path, before: bytes | None, after: str) -> Evidence:
+    """Return the evidence of a change of one file, whose folder is locked meanwhile. ``before`` None: no file."""
+    return {
+        "file": str(file.absolute()),
+        "before": "" if before is None else hash_content(before),
+        "after": hash_content(after.encode()),
+    }
+
+
+def record_of(plan: Plan, subject: str | None = None) -> ChangeRecord:
+    """Return the record of a plan. The lines that differ have no secrets."""
+    lines = make_diff(plan.text_before, plan.after)
+    text = "\n".join([plan.summary, *map(str, lines)])
+    return ChangeRecord(text, file_evidence(plan.file, plan.before, plan.after), plan.file.stem, subject)
+
+
+def apply_recorded(plan: Plan, files: SettingsFiles, record: Record, subject: str | None = None) -> None:
+    """Make the edit of a plan, with its line in the audit log. Raises as ``Plan.apply``.
+
+    A plan that changes nothing has no line.
+    """
+    if plan.changes_nothing:
+        plan.apply(files)
+        return
+    with record(record_of(plan, subject)):
+        plan.apply(files)
