@@ -96,7 +96,8 @@ class AuditSpool:
             if folder is None or (held is not None and folder == held.absolute()):
                 self._end(change.file, judge_files(change.evidence))
                 continue
-            with suppress(FileNotFoundError), try_locked(folder) as is_held:
+            # A folder that this user may not read is left to one who may.
+            with suppress(PermissionError), _try_locked(folder) as is_held:
                 if is_held:
                     self._end(change.file, judge_files(change.evidence))
 
@@ -119,7 +120,10 @@ class AuditSpool:
                     change.file.unlink(missing_ok=True)
                 else:
                     _put_aside(change.file, "the ledger refuses its line")
-        return 0
+        for file in (left := self._list(*_ENDED)):
+            with suppress(FileNotFoundError):
+                file.read_bytes()  # Raises what keeps it from being read.
+        return len(left)
 
     def _begin(self, line: AuditLine, evidence: Evidence) -> tuple[Path, int]:
         """Write the file of a change, with all that its line needs, and lock it."""
@@ -170,8 +174,8 @@ class AuditSpool:
                 line, evidence = content["line"], content["evidence"]
                 if line.keys() != _LINE or not isinstance(evidence, dict):
                     raise ValueError("it has other keys")
-            except FileNotFoundError:
-                continue  # Another process was faster.
+            except (FileNotFoundError, PermissionError):
+                continue  # Another process was faster, or another user made the file.
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 _put_aside(file, str(error))
                 continue
@@ -184,6 +188,18 @@ class AuditSpool:
         except FileNotFoundError:
             return []
         return [self._folder / name for name in names]
+
+
+@contextmanager
+def _try_locked(folder: Path) -> Iterator[bool]:
+    """As ``try_locked``. A folder that is gone needs no lock."""
+    try:
+        folder.stat()
+    except FileNotFoundError:
+        yield True
+        return
+    with try_locked(folder) as is_held:
+        yield is_held
 
 
 def _is_for_ledger(change: _Change) -> bool:

@@ -194,6 +194,27 @@ def test_no_change_is_judged_while_another_process_may_change_its_file(
     assert outcomes(path) == ["made"]
 
 
+def test_a_dead_change_in_a_folder_that_is_gone_is_judged(
+    spool: AuditSpool, path: Path, tmp_path: Path
+) -> None:
+    make_ledger(path)
+    die_during(spool, file_evidence(tmp_path / "gone" / "acme.toml", b"before", "after"))
+    assert spool.drain(1) == 0
+    assert outcomes(path) == ["unknown"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_of_another_user_is_reported_and_stops_no_other(spool: AuditSpool, path: Path) -> None:
+    make_ledger(path)
+    change(spool)
+    [file] = path.with_name("ledger.db-audit").iterdir()
+    file.chmod(0)
+    change(spool)
+    with pytest.raises(PermissionError):
+        spool.drain(1)
+    assert outcomes(path) == ["made"]
+
+
 def test_a_change_of_a_process_that_lives_is_left(spool: AuditSpool, path: Path) -> None:
     make_ledger(path)
     with spool.record(LINE, {}):
