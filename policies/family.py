@@ -87,6 +87,7 @@ class Family:
     | ``message_renames`` | the provider's name of a field |
     | ``roles`` | the role that is sent in place of another |
     | ``late_system_role`` | the role that replaces ``system`` after the first message of another role |
+    | ``tool_result_media`` | pictures and files are in the result of a tool; else they follow it, in ``gemini`` |
     | ``joins_text_parts`` | text parts are sent as one string |
     | ``needs_reasoning_content`` | an assistant message with tool calls must have it, even empty |
     | ``tool_call_id_chars``, ``tool_call_id_limit`` | the exact and the greatest length of an id |
@@ -124,6 +125,7 @@ class Family:
     message_renames: Mapping[str, str] = _NO_ENTRIES
     roles: Mapping[str, str] = _DEVELOPER_IS_SYSTEM
     late_system_role: str | None = None
+    tool_result_media: bool = False
     joins_text_parts: bool = False
     needs_reasoning_content: bool = False
     tool_choices: Mapping[str, str] = _NO_ENTRIES
@@ -172,7 +174,7 @@ class Family:
     @cached_property
     def plain_roles(self) -> frozenset[str]:
         """The roles that are sent as they are, in any message."""
-        late = {"system"} if self.late_system_role else set()
+        late = set() if self.late_system_role in (None, "system") else {"system"}
         return frozenset({role for role in self.known_roles if self.roles.get(role, role) == role} - late)
 
 

@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from policies.family import Family
 from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, FieldChange, name_family_rule
-from policies.messages import are_plain, check_roles, remove_cache_control, rewrite_messages
+from policies.messages import (
+    are_plain,
+    check_roles,
+    order_tool_results,
+    remove_cache_control,
+    rewrite_messages,
+)
 from policies.model import Model
 from policies.refusal import Refusal
 
@@ -66,7 +72,11 @@ def _sanitize_messages(name: str, value: Any, model: Model) -> Accepted:
         return {name: value}, [_kept(name, model.family)]
     if is_listed(model):  # The roles of a model outside the catalog are unknown.
         check_roles(value, model.family)
-    sent, changes = rewrite_messages(value, model.family)
+    ordered = order_tool_results(value)
+    sent, changes = rewrite_messages(ordered, model.family)
+    if ordered is not value:
+        reason = "the results of tools follow their calls, as strict servers want them"
+        changes.append(FieldChange(name, "set", reason, MESSAGE_OBJECT))
     return {name: sent}, changes or [_kept(name, model.family)]
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import count
+from operator import is_
 from typing import Any, Final
 
 from policies.family import Family
@@ -41,6 +42,27 @@ def rewrite_messages(messages: Sequence[Message], family: Family) -> tuple[list[
     """Return the messages that go upstream, and the changes to their fields."""
     rewriter = _MessageRewriter(messages, family)
     return [rewriter.message(message) for message in messages], list(rewriter.changes.values())
+
+
+def order_tool_results(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages with the results of tools right after the calls; the same object where they are there.
+
+    Strict servers want them so, but some clients put other messages between. An id that was used again means its last
+    call. A result whose call is not there keeps its place.
+    """
+    caller: dict[Any, int] = {}
+    results: dict[int, list[Message]] = {}
+    others: list[tuple[int, Message]] = []
+    for index, message in enumerate(messages):
+        if message["role"] == "tool" and (at := caller.get(message.get("tool_call_id"))) is not None:
+            results[at].append(message)
+            continue
+        others.append((index, message))
+        if calls := message.get("tool_calls"):
+            caller |= {call["id"]: index for call in calls}
+            results[index] = []
+    ordered = [one for index, message in others for one in (message, *results.get(index, ()))]
+    return messages if all(map(is_, ordered, messages)) else ordered
 
 
 def check_roles(messages: Sequence[Message], family: Family) -> None:
@@ -134,7 +156,7 @@ class _MessageRewriter:
         rule: tuple[str, ...] = ("roles", given)
         if role != "system":
             self._system_is_over = True
-        elif self._system_is_over and self._family.late_system_role:
+        elif self._system_is_over and self._family.late_system_role not in (None, role):
             role, rule = self._family.late_system_role, ("late_system_role",)
         if role == given:
             return {}

@@ -76,9 +76,12 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 def _change(
     name: str, body: Mapping[str, Any], sent: _Flat, differing: set[str], target: Target
 ) -> FieldChange | None:
-    if not differing:
-        return _change_by_dialect(name, "dropped", "sends nothing for it", target)
     present = [path for path in sent if path in differing]
+    if not differing:
+        # Another field may ask for the same, as parallel_tool_calls does for a tool_choice of auto.
+        present = [path for path in sent if path.partition(".")[0] == name]
+        if not present:
+            return _change_by_dialect(name, "dropped", "sends nothing for it", target)
     if not present:
         return _change_by_dialect(name, "dropped", f"leaves out {_names(differing)} for it", target)
     field = name.partition(".")[0]

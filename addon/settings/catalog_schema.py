@@ -150,6 +150,7 @@ class FamilyTable(Table):
     message_renames: dict[Text, Text] = {}
     roles: dict[Text, Text] = {"developer": "system"}
     late_system_role: Text | None = None
+    tool_result_media: bool = False
     joins_text_parts: bool = False
     needs_reasoning_content: bool = False
     tool_choices: dict[ToolChoiceForm, ToolChoiceSent] = {}

@@ -35,7 +35,8 @@ _VERSION: Final = MappingProxyType({"anthropic-version": "2023-06-01"})
 
 def request(target: Target, body: dict[str, Any]) -> UpstreamRequest:
     """Build ``POST {base_url}/messages``."""
-    native = to_request(body, target.model.family)
+    family = target.model.family
+    native = to_request(body, family, keeps_late_system=family.late_system_role == "system")
     unsent = unsent_fields(body, _sent(native, body), _CARRIERS, _MESSAGE_FIELDS)
     streams = bool(body.get("stream"))
     return json_request(target, "/messages", native, streams=streams, headers=_VERSION, unsent_fields=unsent)

@@ -2,7 +2,7 @@
 
 A turn there is all consecutive messages of one side. So messages of one side in a row become one turn,
 and a user's turn begins with the results of tools. Source: Anthropic, API reference, "Messages"; "Tool use",
-"Handling tool results"; "Extended thinking", "Preserving thinking blocks".
+"Handling tool results"; "Extended thinking", "Preserving thinking blocks"; "Mid-conversation system messages".
 """
 
 import hashlib
@@ -24,23 +24,34 @@ _THINKING: Final = ("thinking", "redacted_thinking")
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-def translate_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Block], list[Block]]:
-    """Return the blocks of ``system``, and the turns. Raises Refusal for a message that the API can't express."""
+def translate_messages(
+    messages: Sequence[Mapping[str, Any]], *, keeps_late_system: bool = False
+) -> tuple[list[Block], list[Block]]:
+    """Return the blocks of ``system``, and the turns. Raises Refusal for a message that the API can't express.
+
+    ``keeps_late_system``: the model takes system messages within the conversation. Then a late one keeps its place, so
+    that the beginning of the prompt, which is cached, stays the same.
+    """
     system: list[Block] = []
     turns: list[Block] = []
+    late: list[Block] = []
     for index, message in enumerate(messages):
         place, role, content = f"messages.{index}", message["role"], message.get("content")
         if role in _SYSTEM_ROLES:
-            system += _with_breakpoint(text_blocks(content, f"{place}.content"), message)
+            blocks = _with_breakpoint(text_blocks(content, f"{place}.content"), message)
+            (late if keeps_late_system and turns else system).extend(blocks)
         elif role == "assistant":
-            _add(turns, "assistant", _assistant_blocks(message, place))
+            if blocks := _assistant_blocks(message, place):
+                late = _place_late_system(turns, late, system)
+                _add(turns, "assistant", blocks)
         elif role == "user":
             _add(turns, "user", _with_breakpoint(user_blocks(content, f"{place}.content"), message))
         elif role == "tool":
             _add(turns, "user", [_tool_result(message, place)])
         else:
             refuse(f"{place}.role", f"The model supports the roles {_ROLES}.")
-    if messages[-1]["role"] == "user" and turns and turns[-1]["role"] != "user":
+    _place_late_system(turns, late, system)
+    if messages[-1]["role"] == "user" and turns and turns[-1]["role"] == "assistant":
         # A blank message is left out. Then the last turn would be the model's.
         refuse(f"messages.{len(messages) - 1}.content", "The last message must not be blank.")
     if turns and turns[-1]["role"] == "assistant":
@@ -50,6 +61,18 @@ def translate_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Bloc
     return system, turns
 
 
+def _place_late_system(turns: list[Block], late: list[Block], system: list[Block]) -> list[Block]:
+    """Add the ``late`` system blocks as one message at the end of the user's turn, which is their only place.
+
+    Where no turn of the user is before them, they belong to ``system``. Return those that are left: none.
+    """
+    if late and turns[-1]["role"] == "user":
+        turns.append({"role": "system", "content": late})
+    else:
+        system += late
+    return []
+
+
 def thinks_first(turns: Sequence[Block]) -> bool:
     """Return whether thinking may be turned on for these turns.
 
@@ -57,6 +80,7 @@ def thinks_first(turns: Sequence[Block]) -> bool:
     for a tool's result, or when the client gave its beginning. Source: the API's 400 "a final `assistant` message must
     start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)".
     """
+    turns = [turn for turn in turns if turn["role"] != "system"]
     if turns[-1]["role"] == "assistant":
         return False
     if turns[-1]["content"][0]["type"] != "tool_result" or len(turns) == 1:

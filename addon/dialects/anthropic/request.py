@@ -53,12 +53,13 @@ _NO_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType({"type": "object", "
 _TOOL_CHOICES: Final = MappingProxyType({"auto": "auto", "none": "none", "required": "any"})
 
 
-def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
+def to_request(body: Mapping[str, Any], family: Family, *, keeps_late_system: bool = False) -> dict[str, Any]:
     """Return the native body. Fields of ``family.extra`` that are not chat fields are sent unchanged.
 
-    Raises Refusal ``validation_failed``, naming the field, for a value that the API can't express.
+    ``keeps_late_system`` is as for ``translate_messages``. Raises Refusal ``validation_failed``, naming the field, for
+    a value that the API can't express.
     """
-    system, turns = translate_messages(body["messages"])
+    system, turns = translate_messages(body["messages"], keeps_late_system=keeps_late_system)
     response_format, instructions = _format(body.get("response_format"))
     effort = _effort(body)
     made = _plain_fields(body, family) | {"messages": turns} | _tools(body)

@@ -1,6 +1,6 @@
 """A chat conversation becomes Gemini's contents. No message is left out, and none is invented. Pure.
 
-Source: Gemini API reference, "Content"; Google, "Thought signatures"; recorded traffic.
+Source: Gemini API reference, "Content", "FunctionResponse"; Google, "Thought signatures"; recorded traffic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,6 +36,9 @@ _MIME_TYPES: Final = {
     "mov": "video/mov",
 }
 
+# Source: Google, "Function calling", "Multimodal function responses".
+_RESULT_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+
 _OWN_API: Final = "googleapis.com"
 
 type Part = dict[str, Any]
@@ -49,8 +52,12 @@ class Conversation:
     system: list[Part] = field(default_factory=list)
 
 
-def conversation(messages: Sequence[Mapping[str, Any]], checks_signatures: bool) -> Conversation:
+def conversation(
+    messages: Sequence[Mapping[str, Any]], checks_signatures: bool, result_media: bool = False
+) -> Conversation:
     """Return the conversation for Gemini. ``checks_signatures``: the model refuses calls without a signature.
+
+    ``result_media``: the model takes pictures and files inside of a tool's result. Else they follow it.
 
     Raises Refusal ``validation_failed``, naming the field, for a message that Gemini can't express.
     """
@@ -62,7 +69,7 @@ def conversation(messages: Sequence[Mapping[str, Any]], checks_signatures: bool)
             made.system += _content(message, at, text_only=True)
             continue
         if role == "tool":
-            parts = [_result(message, names, at)]
+            parts = _result(message, names, at, result_media)
         elif role == "assistant":
             names |= {call["id"]: call["function"]["name"] for call in _calls(message, at)}
             parts = _assistant(message, at, checks_signatures)
@@ -77,11 +84,16 @@ def conversation(messages: Sequence[Mapping[str, Any]], checks_signatures: bool)
 
 
 def _add(contents: list[dict[str, Any]], role: str, parts: list[Part]) -> None:
-    """Add a message. Messages of one side in a row are one content, because Gemini's roles alternate."""
+    """Add a message. Messages of one side in a row are one content, because Gemini's roles alternate.
+
+    The results of tools come first in it: they answer the calls right before.
+    """
     if contents and contents[-1]["role"] == role:
         contents[-1]["parts"] += parts
     else:
         contents.append({"role": role, "parts": parts})
+    if role == "user":
+        contents[-1]["parts"].sort(key=lambda part: "functionResponse" not in part)
 
 
 # --- messages of the model -------------------------------------------------------------------------------------
@@ -131,14 +143,28 @@ def _signature(thing: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _result(message: Mapping[str, Any], names: Mapping[Any, str], at: str) -> Part:
+def _result(message: Mapping[str, Any], names: Mapping[Any, str], at: str, result_media: bool) -> list[Part]:
+    """Return the result of a tool, and the parts that follow it: pictures and files that it can't hold."""
     call_id = message.get("tool_call_id")
     if call_id not in names:
         raise refusal(f"{at}.tool_call_id", "no earlier message of the assistant has a call with this id")
-    text = "".join(part["text"] for part in _content(message, at, text_only=True))
+    parts = _content(message, at)
+    text = "".join(part["text"] for part in parts if "text" in part)
     response = _object(text)
-    made = {"name": names[call_id], "response": {"result": text} if response is None else response}
-    return {"functionResponse": made | {"id": call_id} if call_id else made}
+    made: Part = {"name": names[call_id], "response": {"result": text} if response is None else response}
+    inside: list[Part] = []
+    after: list[Part] = []
+    for part in parts:
+        if "text" not in part:
+            (inside if result_media and _fits_result(part) else after).append(part)
+    made |= {"parts": inside} if inside else {}
+    made |= {"id": call_id} if call_id else {}
+    return [{"functionResponse": made}, *after]
+
+
+def _fits_result(part: Part) -> bool:
+    """Return whether a result can hold a picture or file: its bytes, of certain types, and no address."""
+    return part.get("inlineData", {}).get("mimeType") in _RESULT_TYPES
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -36,7 +36,7 @@ _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """Return the native body. Raises Refusal ``validation_failed``, naming the field that Gemini can't express."""
     # Models with thinking levels check signatures; models with budgets don't.
-    spoken = conversation(body["messages"], checks_signatures=not family.effort_budgets)
+    spoken = conversation(body["messages"], not family.effort_budgets, family.tool_result_media)
     sent: dict[str, Any] = {"contents": spoken.contents}
     if spoken.system:
         sent["systemInstruction"] = {"parts": spoken.system}

@@ -34,6 +34,7 @@ BODIES: list[dict[str, Any]] = [
     {"stop": ["  "]},
     {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False},
     {"tools": TOOLS, "tool_choice": "none", "parallel_tool_calls": True},
+    {"tools": TOOLS, "tool_choice": "auto", "parallel_tool_calls": False},
     {"response_format": SCHEMA},
     {"response_format": {"type": "json_object"}, "reasoning_effort": "low"},
     {"response_format": {"type": "text"}, "reasoning_effort": "high"},

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from rig.gemini_requests import BY_BUDGET, BY_LEVEL, HI, assistant, contents, image, result, sent
+from rig.gemini_requests import BY_BUDGET, BY_LEVEL, HI, contents, image, result, sent
 
 from addon.dialects.gemini.request import to_request
 from policies.family import Family
@@ -145,10 +145,6 @@ PICTURE = image("data:image/png;base64,eHl6")["messages"][0]["content"]
         (image("data:image/png,xyz"), "messages.0.content.0.image_url.url"),
         (image("data:;base64,eHl6"), "messages.0.content.0.image_url.url"),
         (image("https://[x/a.png"), "messages.0.content.0.image_url.url"),
-        (
-            {"messages": [assistant(("c", "f")), result("c", PICTURE)]},
-            "messages.1.content.0",
-        ),
         ({"messages": [HI, result("nobody", "x")]}, "messages.1.tool_call_id"),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}]},

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from rig.gemini_requests import BY_BUDGET, BY_LEVEL, HI, assistant, contents, result, sent
+from rig.sent import shipped_families
 
 SKIPPED = base64.b64encode(b"skip_thought_signature_validator").decode()
 
@@ -105,3 +106,44 @@ def test_tools_are_declared_with_their_schema_as_it_is():
 def test_a_tool_choice_is_a_mode(choice: Any, calling: dict[str, Any]):
     tools = [{"type": "function", "function": {"name": "f"}}]
     assert sent(tools=tools, tool_choice=choice)["toolConfig"] == {"functionCallingConfig": calling}
+
+
+TEXT = {"type": "text", "text": "seen"}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,UE5H"}}
+ADDRESS = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
+SOUND = {"type": "input_audio", "input_audio": {"format": "wav", "data": "V0FW"}}
+PICTURE_PART = {"inlineData": {"mimeType": "image/png", "data": "UE5H"}}
+ADDRESS_PART = {"fileData": {"fileUri": "https://a.test/b.png", "mimeType": "image/png"}}
+SOUND_PART = {"inlineData": {"mimeType": "audio/wav", "data": "V0FW"}}
+
+
+@pytest.mark.parametrize(
+    ("family", "inside", "after"),
+    [
+        ("gemini-2", [], [PICTURE_PART, ADDRESS_PART, SOUND_PART]),
+        ("gemini", [PICTURE_PART], [ADDRESS_PART, SOUND_PART]),
+    ],
+)
+def test_a_picture_in_a_result_is_inside_of_it_or_follows_all_results(
+    family: str, inside: list[Any], after: list[Any]
+):
+    said = contents(
+        assistant(("a", "f"), ("b", "g")),
+        result("a", [TEXT, PICTURE, ADDRESS, SOUND]),
+        result("b", "2"),
+        HI,
+        family=shipped_families()[family],
+    )
+    first = {"name": "f", "response": {"result": "seen"}, "id": "a"} | ({"parts": inside} if inside else {})
+    second = {"name": "g", "response": {"result": "2"}, "id": "b"}
+    assert said[1]["parts"] == [
+        {"functionResponse": first},
+        {"functionResponse": second},
+        *after,
+        {"text": "Hi"},
+    ]
+
+
+def test_a_result_of_only_a_picture_has_an_empty_text():
+    made = contents(assistant(("a", "f")), result("a", [PICTURE]))[1]["parts"]
+    assert made == [{"functionResponse": {"name": "f", "response": {"result": ""}, "id": "a"}}, PICTURE_PART]
