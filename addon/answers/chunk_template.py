@@ -47,15 +47,15 @@ class Template(msgspec.Struct, frozen=True, gc=False):
     other_chars: int
 
     def fill(
-        self, events: bytes | bytearray, max_bytes: int, is_clear: Callable[[str], bool] | None
+        self, events: bytes, start: int, max_bytes: int, is_clear: Callable[[str], bool] | None
     ) -> Filled:
-        """Return the events at the beginning of ``events`` that fit the template, with their own texts.
+        """Return the events of ``events`` from ``start`` on that fit the template, with their own texts.
 
         An event of more than ``max_bytes``, or with a text that is not ``is_clear``, does not fit.
         """
         before, between, after = self.before, self.between, self.after
         relayed: list[bytes] = []
-        padding, chars, at = b"", 0, 0
+        padding, chars, at = b"", 0, start
         while events.startswith(before, at):
             found = _TEXT.match(events, at + len(before))
             if found is None or not events.startswith(between, end := found.end(1)):

@@ -57,16 +57,20 @@ class ChatChunks:
         """Whether the answer is complete and has as many choices as were asked for."""
         return self.is_complete and len(self.placement.finished_choices) >= (self._context.choices or 1)
 
-    def fill(self, events: bytes | bytearray, max_bytes: int) -> Filled | None:
+    def fill(self, events: bytes, at: int, max_bytes: int) -> Filled | None:
         """Return the events that fit the template of an earlier chunk; see ``Template.fill``."""
         if self._template is None:
             return None
-        filled = self._template.fill(events, max_bytes, self._text.is_clear if self._text else None)
-        if not filled.end:
+        filled = self._template.fill(events, at, max_bytes, self._text.is_clear if self._text else None)
+        if filled.end == at:
             return None
         self._misses = 0
         self.text_chars += filled.chars
         return filled
+
+    def ignores(self, chunk: dict[str, Any]) -> bool:
+        """Return whether ``chunk`` has no choice and no usage."""
+        return not chunk.get("choices") and USAGE_MEMBERS.isdisjoint(chunk)
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         """Return the event with its identity replaced and with normalized choices."""

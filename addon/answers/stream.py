@@ -14,17 +14,21 @@ from addon.answers.bounds import (
     parse_bounded,
 )
 from addon.answers.context import AnswerContext
+from addon.answers.silence import MAX_SILENT_BYTES, Silence
 from addon.answers.sse import (
     DONE_EVENT,
+    MAX_EVENT_LINES,
     EventSplitter,
     comments,
     count_lines,
     data_lines,
+    find_comments_end,
     frame,
     has_data,
     has_field,
     is_error_event,
     only_data_line,
+    separate_comments,
 )
 from addon.answers.stream_chunks import Chunks, Event
 from addon.text.errors import (
@@ -37,7 +41,6 @@ from addon.text.errors import (
 from addon.text.json_encode import encode_json
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
-MAX_EVENT_LINES = 1_000
 MAX_HELD_BYTES = 64 * 1024
 
 _DONE = b"[DONE]"
@@ -50,6 +53,7 @@ _UNREADABLE = unreadable_answer("an event of its stream is not a JSON object.")
 _NOT_UNDERSTOOD = unreadable_answer("an event of its stream is malformed.")
 _TOO_LARGE = unreadable_answer("an event of its stream is too large.")
 _TOO_MANY_LINES = unreadable_answer(f"an event of its stream has more than {MAX_EVENT_LINES} lines.")
+_SILENT = unreadable_answer(f"its stream went on for {MAX_SILENT_BYTES >> 20} MiB without content.")
 _NO_STREAM = unreadable_answer("it is not an event stream.")
 _NO_COMPLETION = unreadable_answer("its stream has no completion.")
 
@@ -71,6 +75,7 @@ class StreamedAnswerReader:
         self._max_event_bytes = max_event_bytes
         self._splitter = EventSplitter()
         self._held: bytearray | None = bytearray()  # None as soon as the first event is out
+        self._silence = Silence()
 
     has_pending = property(attrgetter("_chunks.placement.has_pending"))
     buffered_bytes = 0
@@ -83,26 +88,45 @@ class StreamedAnswerReader:
         """Take the next bytes of the upstream's answer. Return those that are ready for the client."""
         if self.is_done or self.failure is not None:
             return b""
-        if self._splitter.pending or (filled := self._chunks.fill(piece, self._max_event_bytes)) is None:
-            return self._relay_events(piece)
-        if filled.end == len(piece):
-            return filled.relayed
-        return filled.relayed + self._relay_events(piece[filled.end :])
+        splitter = self._splitter
+        if splitter.is_between_events and (filled := self._chunks.fill(piece, 0, self._max_event_bytes)):
+            self._silence.bytes = 0
+            if filled.end == len(piece):
+                return filled.relayed
+            return filled.relayed + self._relay_events(splitter.add(piece[filled.end :]))
+        chars, pending_bytes = self._chunks.text_chars, splitter.pending_bytes
+        relayed = self._relay_events(splitter.add(piece))
+        if self._is_over or self._chunks.text_chars > chars:
+            self._silence.bytes = 0
+        elif self._silence.is_too_long(pending_bytes + len(piece) - splitter.pending_bytes):
+            # An answer that is complete loses nothing.
+            relayed += self._close() if self.is_complete else self._fail(_SILENT)
+        return relayed
 
-    def _relay_events(self, piece: bytes) -> bytes:
-        """Relay the events that end in ``piece``."""
-        splitter, relayed = self._splitter, []
-        splitter.add(piece)
-        while end := splitter.find_end():
-            if filled := self._chunks.fill(splitter.pending, self._max_event_bytes):
-                relayed.append(filled.relayed)
-                splitter.cut(filled.end)
-                continue
-            relayed.append(self._relay(splitter.cut(end)))
-            if self.is_done or self.failure is not None:
-                splitter.clear()
+    def _relay_events(self, events: bytes) -> bytes:
+        """Relay ``events``, which are whole."""
+        relayed: list[bytes] = []
+        at, find, silent = 0, events.find, self._silence.events
+        while not self._is_over:
+            end = find(b"\n\n", at) + 2
+            while events[at:end] in silent:
+                at, end = end, find(b"\n\n", end) + 2
+            if at == len(events):
                 break
-        if splitter.pending_bytes > self._max_event_bytes:
+            if filled := self._chunks.fill(events, at, self._max_event_bytes):
+                relayed.append(filled.relayed)
+                at = filled.end
+            elif (
+                comments_end := find_comments_end(events, at)
+            ) > at and comments_end - at <= self._max_event_bytes:
+                relayed.append(self._relay_comments(events[at:comments_end]))
+                at = comments_end
+            else:
+                relayed.append(self._relay(events[at:end]))
+                at = end
+        if self._is_over:
+            self._splitter.clear()
+        elif self._splitter.pending_bytes > self._max_event_bytes:
             relayed.append(self._fail(_TOO_LARGE))
         return b"".join(relayed)
 
@@ -159,7 +183,9 @@ class StreamedAnswerReader:
         if payload == _DONE:
             return self._close()
         if not payload:
-            return b""  # An empty event: clients that expect JSON in every event would fail on it.
+            return self._silence.add(
+                text
+            )  # An empty event: clients that expect JSON in every event would fail on it.
         chunk = _parse(payload)
         if chunk is _NOT_JSON and (finite := finite_logprobs(payload)) != payload:
             payload, chunk = finite, _parse(finite)
@@ -194,12 +220,26 @@ class StreamedAnswerReader:
             return self._fail(_NOT_UNDERSTOOD)
         if relayed and self._held is not None:
             relayed = self._release(relayed)
+        elif not relayed and self._chunks.ignores(chunk):
+            self._silence.add(event.text)
         return relayed + self._close() if self._chunks.is_closed else relayed
+
+    def _relay_comments(self, events: bytes) -> bytes:
+        """Relay events of comments alone, or hold as many as there is room for."""
+        if self._held is None:
+            return separate_comments(events)
+        room = MAX_HELD_BYTES - len(self._held)
+        end = events.rfind(b"\n\n", 0, room)
+        if end >= 0:
+            self._held += events[: end + 2]
+        return b""
 
     def _hold(self, event: bytes) -> bytes:
         """Hold an event without data, such as a comment, until an event with data proves that the upstream answers."""
         if self._held is None:
-            return comments(event)
+            return comments(event) or self._silence.add(event)
+        if event.startswith(b"event:"):
+            self._silence.add(event)
         if len(self._held) + len(event) <= MAX_HELD_BYTES:
             self._held += event
         return b""

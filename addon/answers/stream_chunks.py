@@ -46,11 +46,14 @@ class Chunks(Protocol):
     def is_closed(self) -> bool:
         """Whether the provider has said, in another way than with [DONE], that nothing follows."""
 
-    def fill(self, events: bytes | bytearray, max_bytes: int) -> Filled | None:
-        """Return what the client gets for ``events``, up to one that must be read. Return None when that is the first.
+    def fill(self, events: bytes, at: int, max_bytes: int) -> Filled | None:
+        """Return what the client gets for ``events`` from ``at`` on, up to one that must be read.
 
-        An event of more than ``max_bytes`` must be read.
+        Return None when that is the first. An event of more than ``max_bytes`` must be read.
         """
+
+    def ignores(self, chunk: dict[str, Any]) -> bool:
+        """Return whether an event that gave the client nothing may be left unread when it comes again."""
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         """Return what the client gets for one event. Raises ValueError when it can't be understood."""

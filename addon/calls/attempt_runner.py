@@ -28,7 +28,8 @@ from addon.text.errors import (
     unreadable_answer,
 )
 from addon.text.http_heads import Response, ResponseHead
-from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
+from addon.upstream.connection import SLICE_BYTES, UpstreamConnection
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.pool import PoolFull
 from addon.wire.stream import ClientLeft, Stream
@@ -180,16 +181,19 @@ class AttemptRunner:
         return await self._end(reader, last)
 
     def _relay_now(self, connection: UpstreamConnection, reader: AnswerReader) -> bool:
-        """Relay what is there, up to a piece that the client has no room for. Return whether the answer has ended.
+        """Relay what is there, of a stream a slice at most. Return whether the answer has ended.
 
-        The provider may have ended it improperly. Raises _Failed if the answer broke off.
+        A piece that the client has no room for is kept. The provider may have ended the answer improperly. Raises
+        _Failed if it broke off.
         """
         try:
             while not (self._unsent or reader.is_done or reader.failure):
-                piece = connection.take()
+                piece = connection.take(SLICE_BYTES if self.call.exchange.stream else None)
                 if not piece:
                     return piece is not None
                 self._relay_piece(reader, piece)
+                if connection.has_unread:
+                    return False  # Other calls have their turn first.
         except UpstreamConnectionError:
             if reader.is_complete:
                 return True

@@ -15,7 +15,8 @@ from addon.runtime.clock import Clock
 from addon.runtime.deadline import Deadline
 from addon.runtime.heavy_work import run_heavy_work
 from addon.text.errors import provider_unreachable
-from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
+from addon.upstream.connection import SLICE_BYTES, UpstreamConnection
+from addon.upstream.connection_error import UpstreamConnectionError
 from policies.call_stages import Stage
 
 STREAM_TIMEOUT_S = 5.0
@@ -101,10 +102,12 @@ async def _read_rest(
 async def _read_to_end(reader: AnswerReader, connection: UpstreamConnection, is_stream: bool) -> bool:
     """Feed ``reader`` until it knows enough. Return whether the message has ended."""
     read_bytes = 0
-    while piece := await connection.read():
+    while piece := await connection.read(SLICE_BYTES if is_stream else None):
         reader.feed(piece)
         read_bytes += len(piece)
         if reader.is_done or reader.failure or (is_stream and read_bytes > STREAM_MAX_BYTES):
             return False
+        if connection.has_unread:
+            await connection.next_input()
     await run_heavy_work(reader.buffered_bytes, reader.finish)
     return True

@@ -41,6 +41,9 @@ class StreamTranslator(Protocol):
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the chunks of one event, often none. Raises ValueError for an event that makes no sense."""
 
+    def ignores(self, event: dict[str, Any]) -> bool:
+        """Return whether to read an event again would change nothing."""
+
     def finish(self) -> list[dict[str, Any]]:
         """Return the chunks that are left to send when the provider's stream has ended."""
 

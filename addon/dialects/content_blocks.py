@@ -32,6 +32,10 @@ class BlockStream:
         """Whether the reason of the answer's end was read."""
         return self._stop_reason is not None
 
+    def ignores(self, _event: dict[str, Any]) -> bool:
+        """Return False: each event is read."""
+        return False
+
     def finish(self) -> Chunks:
         """Return what is left to send, the reason of the end, and the usage if there is one."""
         chunks = self._end() if self.has_finished else []

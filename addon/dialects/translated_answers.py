@@ -49,8 +49,12 @@ class TranslatedChunks:
         """Whether the provider has said that nothing follows."""
         return self._translator.is_closed
 
-    def fill(self, _events: bytes | bytearray, _max_bytes: int) -> None:
+    def fill(self, _events: bytes, _at: int, _max_bytes: int) -> None:
         """Return None: each event is read."""
+
+    def ignores(self, chunk: dict[str, Any]) -> bool:
+        """Return whether the provider's API gives such an event no meaning."""
+        return self._translator.ignores(chunk)
 
     def read(self, _event: Event, chunk: dict[str, Any]) -> bytes:
         """Return the chunks of one event."""

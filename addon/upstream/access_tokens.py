@@ -19,7 +19,8 @@ from addon.runtime.deadline import within
 from addon.settings.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, sign_assertion
 from addon.text.http1_heads import encode_request_head
 from addon.text.masking import recordable
-from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
+from addon.upstream.connection import UpstreamConnection
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.pool import Pool, PoolFull
 from policies.route import Target

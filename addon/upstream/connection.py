@@ -12,26 +12,17 @@ from addon.text.http1_body import BodyReader
 from addon.text.http1_heads import HttpSyntaxError, keeps_alive, parse_keep_alive_s, response_framing
 from addon.text.http_heads import ResponseHead
 from addon.upstream.answer_head import AnswerHeadReader
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.provider_socket import ProviderSocket
 from policies.resend import LostRequest, compute_window_s
 
 HIGH_WATER_BYTES: Final = 64 * 1024
 """A connection stops reading when this many bytes of a body are unread."""
 
+SLICE_BYTES: Final = 8 * 1024
+"""How much of a stream is read in one turn of the loop, so that other calls have theirs."""
+
 _STRAY_BYTES: Final = "bytes that belong to no answer"
-
-
-class UpstreamConnectionError(Exception):
-    """The connection ended before its answer did, or the answer is not HTTP/1.1.
-
-    ``lost`` says what became of the request. ``is_malformed``: the bytes of the answer are malformed. The text may be
-    logged: it has nothing of the answer.
-    """
-
-    def __init__(self, reason: str, lost: LostRequest, *, is_malformed: bool) -> None:
-        super().__init__(reason)
-        self.lost = lost
-        self.is_malformed = is_malformed
 
 
 class UpstreamConnection:
@@ -93,6 +84,11 @@ class UpstreamConnection:
         return self._is_done and not self._pieces
 
     @property
+    def has_unread(self) -> bool:
+        """Whether ``take`` returns bytes now."""
+        return bool(self._pieces)
+
+    @property
     def is_stale(self) -> bool:
         """Whether the provider closed it while it was idle, or as the request came."""
         return self._failure is not None and self._failure.lost.is_stale
@@ -121,12 +117,13 @@ class UpstreamConnection:
             await self.next_input()
         return head
 
-    async def read(self) -> bytes:
-        """Return all bytes of the body since the last read, or ``b""`` when the body is complete.
+    async def read(self, max_bytes: int | None = None) -> bytes:
+        """Return the bytes of the body since the last read, or ``b""`` when the body is complete.
 
-        Raise ``UpstreamConnectionError``, but only after the bytes that arrived before the error.
+        Return all of them, or at most ``max_bytes``. Raise ``UpstreamConnectionError``, but only after the bytes that
+        arrived before the error.
         """
-        while (piece := self.take()) is None:
+        while (piece := self.take(max_bytes)) is None:
             await self.next_input()
         return piece
 
@@ -136,7 +133,7 @@ class UpstreamConnection:
             raise self._failure
         return self._head
 
-    def take(self) -> bytes | None:
+    def take(self, max_bytes: int | None = None) -> bytes | None:
         """As ``read``, but return None if a wait is needed."""
         pieces = self._pieces
         if not pieces:
@@ -147,17 +144,22 @@ class UpstreamConnection:
             return None
         joined = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        was_full, self._unread_bytes = self._unread_bytes >= HIGH_WATER_BYTES, 0
-        if was_full and self._is_held:
+        if max_bytes is not None and len(joined) > max_bytes:
+            pieces.append(joined[max_bytes:])
+            joined = joined[:max_bytes]
+        was_full = self._unread_bytes >= HIGH_WATER_BYTES
+        self._unread_bytes -= len(joined)
+        if was_full and self._unread_bytes < HIGH_WATER_BYTES and self._is_held:
             self._socket.resume()
         return joined
 
     def next_input(self, on_piece: Callable[[bytes], bool] | None = None) -> asyncio.Future[bool]:
         """Return a future that is True as soon as ``take_head`` or ``take`` may return something else than before.
 
-        It is False when ``deadline`` is over. If the deadline ended while no one waited, it has another ``GRACE_S``:
-        the bytes may have arrived already. During the wait, ``on_piece`` gets the bytes of the body that arrive, and
-        returns whether the wait goes on. Whatever it raises, the future raises.
+        With unread bytes, that is in the next turn of the loop. It is False when ``deadline`` is over. If the deadline
+        ended while no one waited, it has another ``GRACE_S``: the bytes may have arrived already. During the wait,
+        ``on_piece`` gets the bytes of the body that arrive, at most ``SLICE_BYTES`` at once, and returns whether the
+        wait goes on. Whatever it raises, the future raises.
         """
         if self._waiter is not None and not self._waiter.done():
             raise RuntimeError("another task waits for this connection")
@@ -166,7 +168,9 @@ class UpstreamConnection:
         self._waiter = waiter
         if self.deadline.has_expired:
             self.deadline.set(self.deadline.GRACE_S)
-        if self._failure is not None:
+        if self._pieces:
+            asyncio.get_running_loop().call_soon(self._wake)
+        elif self._failure is not None:
             waiter.set_result(True)
         return waiter
 
@@ -207,7 +211,8 @@ class UpstreamConnection:
             self._break_off(error)
             return
         may_wait_on = False
-        if piece and self._on_piece is not None and self._waiter is not None and not self._waiter.done():
+        is_small = 0 < len(piece) <= SLICE_BYTES and not self._pieces
+        if is_small and self._on_piece is not None and self._waiter is not None and not self._waiter.done():
             try:
                 may_wait_on = self._on_piece(piece)
             except Exception as fault:  # noqa: BLE001  (the one that waits handles it)

@@ -10,6 +10,7 @@ from rig.configuration import ROOT
 from rig.log_lines import configured_log
 
 from addon.answers import bounds as answer_bounds
+from addon.answers import silence
 from addon.answers import stream as sse
 from addon.calls import request_body
 from addon.console import console
@@ -82,6 +83,7 @@ BOUNDS = {
     "structure of a whole answer that is not streamed": (
         f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting"
     ),
+    "bytes of a stream since its last content": f"{silence.MAX_SILENT_BYTES >> 20} MiB",
     "one event of a stream": (
         f"{sse.MAX_EVENT_BYTES >> 20} MiB, {sse.MAX_EVENT_LINES:,} lines, "
         f"{answer_bounds.MAX_EVENT_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting"

@@ -94,6 +94,11 @@ class AnthropicStream(BlockStream):
         except MALFORMED as error:
             raise ValueError("it is not an event of the API") from error
 
+    @override
+    def ignores(self, event: dict[str, Any]) -> bool:
+        """Return whether it is a ``ping``, or of another kind that is not read."""
+        return event["type"] not in _EVENTS
+
     @property
     @override
     def has_finished(self) -> bool:

@@ -127,6 +127,10 @@ class GeminiStream:
         self._shows_thoughts = any([state.has_thoughts for state in self._states.values()])  # noqa: C419
         return chunks
 
+    def ignores(self, event: dict[str, Any]) -> bool:
+        """Return whether it has nothing that is read."""
+        return event.keys().isdisjoint(("candidates", "promptFeedback", "usageMetadata"))
+
     def finish(self) -> list[dict[str, Any]]:
         """Return the finish reason of every choice, and the usage."""
         if self._identity is None:

@@ -1,6 +1,7 @@
 """Events are found in any framing, and their size is bounded."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -8,13 +9,18 @@ from hypothesis import strategies as st
 from rig.relayed_streams import (
     A_,
     DONE,
+    END,
+    END_,
     A,
+    chunk,
     one_by_one,
     reader_of,
     relay,
 )
 
-from addon.answers.stream import MAX_EVENT_BYTES, MAX_EVENT_LINES
+from addon.answers.silence import MAX_SILENT_BYTES
+from addon.answers.sse import MAX_EVENT_LINES
+from addon.answers.stream import MAX_EVENT_BYTES
 from addon.text.errors import ErrorAnswer
 
 
@@ -51,7 +57,7 @@ def test_an_endless_line_fails_and_is_dropped() -> None:
 def test_the_lines_of_an_event_are_bounded(end: bytes) -> None:
     lines = (b"data: %b" % A + end) * MAX_EVENT_LINES
     assert (
-        relay(lines + b"\n", DONE, max_event_bytes=MAX_EVENT_BYTES).out.count(b'"house/slug"')
+        relay(lines + end, DONE, max_event_bytes=MAX_EVENT_BYTES).out.count(b'"house/slug"')
         == MAX_EVENT_LINES
     )
     result = relay(lines + b"data: 1" + end + end, DONE, max_event_bytes=MAX_EVENT_BYTES)
@@ -67,3 +73,86 @@ def test_an_event_of_a_thousand_lines_is_relayed_as_one() -> None:
     assert sent.endswith(b"\n\n" + DONE)
     assert sent.count(b"\n") == 4
     assert json.loads(sent.split(b"\n")[0][6:]) == json.loads(A_)
+
+
+# Streams that say nothing.
+
+SILENT = {
+    "blank lines": b"\n",
+    "blank lines, CRLF": b"\r\n",
+    "comments": b":\n\n",
+    "lines of comments": b": a\n: b\n\n",
+    "comments, CRLF": b": wait\r\n\r\n",
+    "an empty event": b"data:\n\n",
+    "an event without data": b"event: ping\n\n",
+    "an object": b"data: {}\n\n",
+    "empty choices": b'data: {"choices":[]}\n\n',
+    "a ping": b'event: ping\ndata: {"type":"ping"}\n\n',
+}
+
+
+@pytest.mark.parametrize("part", SILENT.values(), ids=SILENT)
+def test_what_says_nothing_is_looked_into_once(part: bytes) -> None:
+    steps = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal steps
+        steps += event in ("call", "c_call")
+
+    def read(times: int) -> int:
+        nonlocal steps
+        reader = reader_of()
+        reader.feed(b"data: %b\n\n" % A)
+        reader.feed(part)
+        piece, steps = part * times, 0
+        sys.setprofile(count)
+        reader.feed(piece)
+        sys.setprofile(None)
+        assert reader.failure is None
+        return steps
+
+    # A thousand more cost at most one call in C each, to find where they end.
+    assert read(2000) - read(1000) <= 1000
+
+
+@pytest.mark.parametrize("part", SILENT.values(), ids=SILENT)
+@pytest.mark.parametrize("has_begun", [True, False], ids=["begun", "not begun"])
+def test_a_stream_that_goes_on_without_content_ends(part: bytes, has_begun: bool) -> None:
+    reader, piece = reader_of(), part * (60_000 // len(part))
+    if has_begun:
+        assert reader.feed(b"data: %b\n\n" % A)
+    fed = 0
+    while reader.failure is None:
+        reader.feed(piece)
+        fed += len(piece)
+        assert fed <= MAX_SILENT_BYTES + len(piece)
+    assert fed > MAX_SILENT_BYTES
+    assert reader.failure.code == "upstream_error"
+    assert reader.failure.status == 502
+    assert "without content" in reader.failure.message
+
+
+def test_content_begins_the_bound_anew() -> None:
+    reader = reader_of()
+    for _ in range(40):
+        reader.feed(b"data: %b\n\n" % A)
+        reader.feed(b"\n" * 60_000)
+    assert reader.failure is None
+
+
+def test_one_large_event_is_no_silence() -> None:
+    reader = reader_of(MAX_EVENT_BYTES)
+    event = b"data: %b\n\n" % chunk("x" * (MAX_SILENT_BYTES * 3))
+    for at in range(0, len(event), 60_000):
+        reader.feed(event[at : at + 60_000])
+    assert reader.failure is None
+    assert reader.relayed_text_chars == MAX_SILENT_BYTES * 3
+
+
+def test_an_answer_that_is_complete_outlives_the_silence_after_it() -> None:
+    reader = reader_of()
+    out = reader.feed(b"data: %b\n\ndata: %b\n\n" % (A, END))
+    while not reader.is_done:
+        out += reader.feed(b"\n" * 60_000)
+        assert reader.failure is None
+    assert out == b"data: %b\n\n" % A_ + b"data: %b\n\n" % END_ + DONE

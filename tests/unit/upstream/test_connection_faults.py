@@ -6,7 +6,7 @@ import pytest
 from rig.provider import OK, Peer, Provider
 from rig.upstream_pool import REQUEST, acquire, exchange, pool_of, wait_for_open_at_most
 
-from addon.upstream.connection import UpstreamConnectionError
+from addon.upstream.connection_error import UpstreamConnectionError
 
 HOSTILE: dict[str, tuple[bytes, bytes | None]] = {
     # The provider's bytes for one request, and the body that the call reads. None: it must fail as malformed.

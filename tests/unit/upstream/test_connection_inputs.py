@@ -7,7 +7,7 @@ from rig.http1_inputs import AnswerInput, answer_inputs
 from rig.provider import Peer, Provider
 from rig.upstream_pool import acquire, exchange, pool_of
 
-from addon.upstream.connection import UpstreamConnectionError
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.pool import Pool
 
 

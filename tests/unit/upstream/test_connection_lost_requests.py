@@ -11,7 +11,8 @@ from rig.simulation.http_messages import body_pieces, read_head
 from rig.upstream_pool import REQUEST, acquire, exchange, pool_of
 
 from addon.settings.egress_proxy import EgressProxy
-from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
+from addon.upstream.connection import UpstreamConnection
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.connector import SocketConnector
 from addon.upstream.origin import Origin
 from addon.upstream.pool import Pool

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.runtime.read_buffer import new_read_buffer
-from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
+from addon.upstream.connection import SLICE_BYTES, UpstreamConnection
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.origin import Origin
 from addon.upstream.provider_socket import ProviderSocket
 
@@ -75,3 +76,71 @@ def test_any_bytes_are_an_answer_or_malformed_or_incomplete(pieces: list[bytes])
     status, _, broke, is_kept = asyncio.run(take([piece for piece in pieces if piece]))
     assert status is not None or broke
     assert not (is_kept and broke)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def open_connection() -> UpstreamConnection:
+    link = ProviderSocket(lambda _: None, new_read_buffer(), Origin("http", "h", 80))
+    connection = UpstreamConnection(link, lambda _, is_clean: None, is_reused=False)
+    connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
+    return connection
+
+
+async def test_a_large_read_is_passed_on_in_slices_one_in_each_turn() -> None:
+    connection, passed, turns = open_connection(), list[bytes](), list[int]()
+    connection.data_received(HEAD)
+    large = bytes(range(256)) * 200
+
+    def note_turn() -> None:
+        turns.append(len(b"".join(passed)))
+        if turns[-1] < len(large):
+            asyncio.get_running_loop().call_soon(note_turn)
+
+    def pass_on(piece: bytes) -> bool:
+        passed.append(piece)
+        return True
+
+    waiter = connection.next_input(pass_on)
+    connection.data_received(b"%x\r\n%b\r\n" % (len(large), large))
+    note_turn()
+    while len(b"".join(passed)) < len(large):
+        assert await waiter
+        passed.append(connection.take(SLICE_BYTES) or b"")
+        waiter = connection.next_input(pass_on)
+    assert b"".join(passed) == large
+    assert max(map(len, passed)) == SLICE_BYTES
+    # In each turn of the loop, at most one slice was passed on.
+    assert max(after - before for before, after in pairwise(turns)) <= SLICE_BYTES
+    connection.data_received(b"2\r\nok\r\n")
+    assert passed[-1] == b"ok"
+
+
+async def test_a_call_is_woken_once_however_many_pieces_came_in_a_turn() -> None:
+    connection, wakes = open_connection(), 0
+    connection.data_received(HEAD)
+
+    async def read() -> bytes:
+        nonlocal wakes
+        body = b""
+        while len(body) < 300:
+            assert await connection.next_input()
+            wakes += 1
+            body += connection.take() or b""
+        return body
+
+    reading = asyncio.ensure_future(read())
+    await asyncio.sleep(0)
+    for number in range(100):
+        connection.data_received(b"3\r\n%03d\r\n" % number)
+    assert await reading == b"".join([b"%03d" % number for number in range(100)])
+    assert wakes == 1
+
+
+async def test_many_chunks_of_one_read_are_passed_on_as_one_piece() -> None:
+    connection, passed = open_connection(), list[bytes]()
+    connection.data_received(HEAD)
+    connection.next_input(lambda piece: passed.append(piece) is None)
+    connection.data_received(b"1\r\nx\r\n" * 5_000)
+    assert passed == [b"x" * 5_000]

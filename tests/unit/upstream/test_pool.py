@@ -7,7 +7,7 @@ from rig.configuration import ROOT
 from rig.provider import OK, Peer, Provider
 from rig.upstream_pool import REQUEST, acquire, cancel, exchange, pool_of, wait_for_open_at_most
 
-from addon.upstream.connection import UpstreamConnectionError
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.origin import Unreachable
 from addon.upstream.pool import PoolFull, PoolLimits
 

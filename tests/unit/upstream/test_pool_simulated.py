@@ -9,7 +9,8 @@ from rig.simulation.wire_server import WireServer, refuse
 
 from addon.runtime.deadline import within
 from addon.text.http_heads import Headers, Response, ResponseHead
-from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
+from addon.upstream.connection import UpstreamConnection
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.connector import SocketConnector
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.pool import Pool, PoolFull, PoolLimits

@@ -20,7 +20,7 @@ from rig.upstream_pool import (
     wait_for_open_at_most,
 )
 
-from addon.upstream.connection import UpstreamConnectionError
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.origin import Origin
 
 
