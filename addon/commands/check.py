@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from addon import VERSION
+from addon.commands.check_environment import find_checked_environment
 from addon.commands.options import conf_option, json_option
 from addon.settings.checked_files import CheckedFiles, check_files
 from addon.settings.errors import SettingsError
@@ -31,12 +32,18 @@ def check(conf_file: Path, *, as_json: bool, strict: bool) -> None:
 
     The exit status is 1 if any file has an error. Nothing is written, and no port or store is opened.
     """
-    checked = check_files(conf_file.absolute(), os.environ)
+    conf_file = conf_file.absolute()
+    environment = find_checked_environment(conf_file, os.environ)
+    checked = check_files(conf_file, environment.env)
     warnings = find_file_warnings(checked.settings) if checked.settings else []
     is_good = not checked.errors and not (strict and warnings)
     if as_json:
-        click.echo(mask_credentials(format_json(_make_report(checked, warnings, is_good=is_good))))
+        report = _make_report(checked, warnings, is_good=is_good)
+        report |= {"environment": environment.source, "environment_is": environment.described}
+        click.echo(mask_credentials(format_json(report)))
     else:
+        click.echo(f"tollgate {VERSION}")
+        click.echo(escape_unprintable(f"environment variables: {environment.described}"))
         _print_report(checked, warnings, warning_name="error" if strict else "warning")
     if not is_good:
         sys.exit(1)
@@ -65,7 +72,6 @@ def _make_row(fault: SettingsError | FileWarning) -> dict[str, str]:
 
 def _print_report(checked: CheckedFiles, warnings: Sequence[FileWarning], *, warning_name: str) -> None:
     """Print the overview on standard output, then each error and warning in one line on standard error."""
-    click.echo(f"tollgate {VERSION}")
     click.echo(f"files: {_describe_files(checked.files)}")
     if checked.settings:
         overview = Overview.of(checked.settings)

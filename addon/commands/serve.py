@@ -16,6 +16,7 @@ from addon.commands.options import conf_option
 from addon.commands.serve_first_run import make_demo, make_welcome, renew_demo_model
 from addon.runtime.quick_imports import without_collection
 from addon.serve.detach import announce_detached, detach
+from addon.serve.environment_names import published_environment
 from addon.serve.opening import Start
 from addon.serve.standard_files import open_standard_files, print_line, print_notice
 from addon.serve.systemd import take_service_manager, take_sockets
@@ -112,7 +113,8 @@ def run(
                 from addon.serve import server
 
                 served = server.serve(files, settings, announce, start)
-        asyncio.run(served)
+        with published_environment(settings.conf.paths.database, conf_file, os.environ):
+            asyncio.run(served)
 
 
 def _load(conf_file: Path, folder: Path, *, strict: bool) -> tuple[SettingsFiles, Settings, str | None]:

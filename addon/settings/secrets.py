@@ -53,6 +53,14 @@ def _read_key_file(file: Path, place: str, sources: Sources) -> str:
         raise ValueError(f"{place} is not UTF-8") from None
 
 
+class Environment(dict[str, str]):
+    """The variables of a process, and the names of those ``elsewhere``: set in another process, with unknown values."""
+
+    def __init__(self, values: Mapping[str, str], elsewhere: frozenset[str] = frozenset()) -> None:
+        super().__init__(values)
+        self.elsewhere = elsewhere
+
+
 class Secrets:
     """A reader of the secrets of one file. It loads the master keys only for the first sealed secret."""
 
@@ -87,6 +95,8 @@ class Secrets:
         Raises ``SettingsError``.
         """
         try:
+            if self._is_elsewhere(reference):
+                return SecretStr(f"set elsewhere: {reference.name}")
             text = self.read(reference, file.parent)
             if text and auth == "aws_sigv4":
                 text = self._read_aws_credentials(text, reference)
@@ -95,6 +105,13 @@ class Secrets:
         except ValueError as error:
             raise SettingsError(file, join_key_path(*path), str(error)) from None
         return SecretStr(text) if text else None
+
+    def _is_elsewhere(self, reference: SecretReference) -> bool:
+        """Return whether only another process has the variable, or the master key, that a reference needs."""
+        if not isinstance(self._env, Environment) or reference.kind == "file":
+            return False
+        names = {reference.name} if reference.kind == "env" else {KEY_VARIABLE, KEY_FILE_VARIABLE}
+        return not self._env.keys() & names and bool(self._env.elsewhere & names)
 
     def _read_aws_credentials(self, text: str, reference: SecretReference) -> str:
         """Return AWS credentials as one word.

@@ -1,6 +1,7 @@
 """The first run of a fresh clone."""
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -192,6 +193,10 @@ def test_with_a_provider_key_the_first_run_calls_that_provider(
     assert len(unset) == 1
     assert "ANTHROPIC_API_KEY, GEMINI_API_KEY" in unset[0]
     assert _credits(tmp_path) == [FIVE_DOLLARS]
+    # This shell has no key.
+    assert re.search(r"on platform keys: \d+ \(OPENAI \d+\)", _tollgate(tmp_path, "check"))
+    assert gateway.stop() == 0
+    assert "this shell's; no gateway runs" in _tollgate(tmp_path, "check")
 
 
 def test_without_a_model_to_answer_there_is_no_demo_and_keys_create_makes_the_first_key(

@@ -1,33 +1,10 @@
 """``tollgate check``: all errors of all files, warnings and the overview. It writes nothing and shows no secret."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rig.commands import run_alone
+from rig.checked import Checked
 from rig.settings_files import ACME, BETA, CONF, MODELS, PROVIDERS, SECRET, contents, edit
-
-KEYS = {"OPENAI_KEY": "sk-obviously-fake-of-openai", "GROQ_KEY": "gsk_obviously-fake-of-groq"}
-
-
-class Checked:
-    """One run of the command, in text and as JSON."""
-
-    def __init__(self, folder: Path, *options: str, **variables: str) -> None:
-        before = contents(folder)
-        given = KEYS | variables
-        conf = ("--conf", str(folder / CONF))
-        ended = run_alone(folder, "check", *options, *conf, **given)
-        self.status, self.stdout = ended.returncode, ended.stdout
-        self.lines = [line.replace(f"{folder}/", "") for line in ended.stderr.splitlines()]
-        self.report: dict[str, Any] = json.loads(
-            run_alone(folder, "check", "--json", *options, *conf, **given).stdout
-        )
-        assert contents(folder) == before
-        assert self.report["ok"] == (self.status == 0)
-        for secret in (*given.values(), SECRET):
-            assert not secret or secret not in f"{ended.stdout}{ended.stderr}{self.report}"
 
 
 def test_good_files_are_counted_and_nothing_is_touched(folder: Path) -> None:
@@ -35,6 +12,7 @@ def test_good_files_are_counted_and_nothing_is_touched(folder: Path) -> None:
     assert (checked.status, checked.lines) == (0, [])
     assert checked.stdout.splitlines() == [
         "tollgate 0.1.0",
+        "environment variables: this shell's; no gateway runs",
         f"files: 6 (3 in {folder}/catalog_data, 2 in {folder}/policies/workspaces, 1 in {folder})",
         "workspaces: 2",
         "keys: 3, 2 of them active",
@@ -48,6 +26,8 @@ def test_good_files_are_counted_and_nothing_is_touched(folder: Path) -> None:
     assert report == {
         "ok": True,
         "version": "0.1.0",
+        "environment": "shell",
+        "environment_is": "this shell's; no gateway runs",
         "workspaces": 2,
         "keys": 3,
         "active_keys": 2,
