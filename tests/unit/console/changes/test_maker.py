@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.audit import die_during
 from rig.settings_files import ACME, HASH_A, edit
 from rig.unrecorded import set_key
 
@@ -15,8 +16,10 @@ from addon.console.changes import keys, wallet
 from addon.console.changes.field import FieldErrors
 from addon.console.changes.form import Form
 from addon.console.changes.maker import MAX_WAITING, BusyError, ChangeMaker, RefusedError, Requester
+from addon.edits.recording import file_evidence
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import SettingsFiles, load_settings
+from addon.store.ledger.audit_spool import AuditSpool
 from addon.store.ledger.report import open_report
 from unit.console.changes.conftest import ENV
 
@@ -65,6 +68,21 @@ async def test_a_change_keeps_comments_and_has_one_line(maker: ChangeMaker, conf
     assert (line["action"], line["workspace"], line["subject"]) == ("keys set", "acme", "ci")
     assert '+label = "CI"' in line["change"]
     assert HASH_A not in line["change"]
+
+
+async def test_a_command_that_died_is_judged_before_its_file_changes_again(
+    maker: ChangeMaker, conf: Path
+) -> None:
+    file, spool = conf.parent / ACME, AuditSpool(conf.parent / "var" / "tollgate.db")
+    before, after = file.read_bytes(), file.read_text() + "# by a command\n"
+    die_during(spool, file_evidence(file, before, after))
+    file.write_text(after)
+    await make(maker, keys.SET, CI, label="CI")
+    spool.drain(1)
+    assert [(line["source"], line["outcome"]) for line in lines(conf)] == [
+        ("console", "made"),
+        ("command", "made"),
+    ]
 
 
 async def test_confirmations_at_once_make_one_change(maker: ChangeMaker, conf: Path) -> None:

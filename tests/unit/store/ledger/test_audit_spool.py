@@ -1,7 +1,6 @@
 """The changes of commands reach the audit log once, whatever happens to the ledger, to the file or to the process."""
 
 import os
-import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,20 +8,19 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
+from rig.audit import LINE, die_during
 from rig.ledger import locked_by_another
 
 from addon.edits.recording import Evidence, file_evidence
 from addon.edits.workspace_files import hash_content
 from addon.runtime.folder_lock import locked
-from addon.store.ledger.audit import AuditLine, find_lines
+from addon.store.ledger.audit import find_lines
 from addon.store.ledger.audit_chain import read_chain
 from addon.store.ledger.audit_drain import AuditDrain
 from addon.store.ledger.audit_spool import MAX_BATCH, AuditSpool
 from addon.store.ledger.connection import open_connection
 from addon.store.ledger.report import open_report
 from addon.store.protocol import StoreUnavailable
-
-LINE = AuditLine("command", "", "", "keys set", "acme", "ci", "Change the key ci", "alice (sudo: bob)")
 
 
 @pytest.fixture
@@ -56,13 +54,14 @@ def change(spool: AuditSpool, evidence: Evidence | None = None, *, is_made: bool
         recording.is_made = is_made
 
 
-def die_during(spool: AuditSpool, evidence: Evidence) -> None:
-    """Note a change in a process that is killed before it ends."""
-    child = os.fork()
-    if child == 0:
-        with spool.record(LINE, evidence):
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
+@pytest.fixture
+def changed(spool: AuditSpool, path: Path, tmp_path: Path) -> Path:
+    """The file of a change whose process died after it was made."""
+    make_ledger(path)
+    file = tmp_path / "acme.toml"
+    file.write_text("after")
+    die_during(spool, file_evidence(file, b"before", "after"))
+    return file
 
 
 def test_a_change_becomes_a_line_with_who_made_it(spool: AuditSpool, path: Path) -> None:
@@ -167,27 +166,19 @@ def test_the_file_says_whether_a_process_that_died_made_its_change(
 
 
 def test_a_dead_change_is_judged_before_the_file_is_changed_again(
-    spool: AuditSpool, path: Path, tmp_path: Path
+    spool: AuditSpool, path: Path, changed: Path
 ) -> None:
-    make_ledger(path)
-    changed = tmp_path / "acme.toml"
-    changed.write_text("after")
-    die_during(spool, file_evidence(changed, b"before", "after"))
-    with locked(tmp_path):
-        spool.settle(tmp_path)
+    with locked(changed.parent):
+        spool.settle(changed.parent)
         changed.write_text("later")
     spool.drain(1)
     assert outcomes(path) == ["made"]
 
 
 def test_no_change_is_judged_while_another_process_may_change_its_file(
-    spool: AuditSpool, path: Path, tmp_path: Path
+    spool: AuditSpool, path: Path, changed: Path
 ) -> None:
-    make_ledger(path)
-    changed = tmp_path / "acme.toml"
-    changed.write_text("after")
-    die_during(spool, file_evidence(changed, b"before", "after"))
-    with locked(tmp_path):
+    with locked(changed.parent):
         assert spool.drain(1) == 0
         assert files(path) == [".intent"]
     spool.drain(1)
