@@ -157,8 +157,7 @@ class ConsoleHandler(RequestHandler):
             self.set_header("Content-Type", JSON)
             self.finish(format_json({"error": {"code": status, "message": message}}))
         else:
-            # A page that may be there soon is loaded again. A find is not: what took too long would take it each time.
-            is_still = status < 500 or self.query.text("find") is not None
+            is_still = holds_still(status, self.query)
             self.show("error", "Error", "error", status=status, message=message, is_still=is_still)
 
     @override
@@ -261,6 +260,14 @@ class ViewHandler(ConsoleHandler):
                 live=live,
             )
         )
+
+
+def holds_still(status: int, query: Query) -> bool:
+    """Return whether the page of an error does not reload itself. One that may be there soon does.
+
+    A find never does: what took too long would take it each time.
+    """
+    return status < 500 or query.text("find") is not None
 
 
 def find_posted(path: str) -> Page | None:
