@@ -5,7 +5,7 @@ list what a dialect leaves out, and no such table can be wrong.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from addon.dialects import DIALECTS
@@ -85,11 +85,20 @@ def _change(
     if not present:
         return _change_by_dialect(name, "dropped", f"leaves out {_names(differing)} for it", target)
     field = name.partition(".")[0]
+    if _is_cut(body.get(name), [sent[path] for path in present]):
+        return _change_by_dialect(name, "clamped", f"sends only a part of it as {_names(present)}", target)
     if {path.partition(".")[0] for path in present} != {field}:
         return _change_by_dialect(name, "renamed", f"sends it as {_names(present)}", target)
     if field != name or dict(_flat({name: body[name]})).items() <= sent.items():
         return None
     return _change_by_dialect(name, "renamed", "sends it in a shape of its own", target)
+
+
+def _is_cut(given: object, values: Sequence[object]) -> bool:
+    """Return whether a list of texts is sent with fewer of them."""
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        return False
+    return all(isinstance(value, list) and len(value) < len(given) for value in values)
 
 
 def _names(paths: Iterable[str]) -> str:

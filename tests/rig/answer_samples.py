@@ -89,10 +89,11 @@ USAGE = {
 }
 
 
-def _chunk(delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "up"}
-    return {**head, "choices": [choice], **more}
+HEAD = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "up"}
+
+
+def _chunk(delta: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, **more}]}
 
 
 def _call(name: str, arguments: str, **more: Any) -> dict[str, Any]:
@@ -125,7 +126,7 @@ OPENAI_WHOLE = {
     "system_fingerprint": "fp",
 }
 OPENAI_STREAM = (
-    _chunk({"role": "assistant", "content": "", "annotations": [{"type": "url_citation"}]}),
+    HEAD | _chunk({"role": "assistant", "content": "", "annotations": [{"type": "url_citation"}]}),
     _chunk(
         {"reasoning": "why", "reasoning_details": [{"type": "reasoning.text", "text": "why", "index": 0}]}
     ),
@@ -134,15 +135,8 @@ OPENAI_STREAM = (
     _chunk({"tool_calls": [_call("f", "", index=0)]}),
     _chunk({"tool_calls": [{"index": 0, "function": {"arguments": '{"a"'}}]}),
     _chunk({"tool_calls": [{"index": 0, "function": {"arguments": ": 1}"}}]}),
-    _chunk({"content": "."}, "tool_calls"),
-    {
-        "id": "c1",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "choices": [],
-        "usage": USAGE,
-        "x_more": {"a": 1},
-    },
+    HEAD | _chunk({"content": "."}, finish_reason="tool_calls", logprobs=None),
+    HEAD | {"choices": [], "usage": USAGE, "x_more": {"a": 1}},
 )
 ANTHROPIC_WHOLE = {
     "id": "msg_1",

@@ -45,6 +45,7 @@ EXPECTED_ERRORS: Mapping[str, ExpectedError] = {
     "200 with HTML": (502, UPSTREAM_ERROR, "could not be understood"),
     "200 with an empty body": (502, UPSTREAM_ERROR, ""),
     "200 with the end alone": (502, UPSTREAM_ERROR, "could not be understood"),
+    "200 with a number beyond every float": (502, UPSTREAM_ERROR, "could not be understood"),
     "200 without a completion": (502, UPSTREAM_ERROR, "could not be understood"),
     "400": (400, REQUEST_ERROR, SAYS_NO),
     "402": (402, REQUEST_ERROR, SAYS_NO),

@@ -82,6 +82,18 @@ def _holds_no_completion(request: Received) -> Script:
     return chunked(DONE) if request.json().get("stream") else whole(b"")
 
 
+def _calls_a_tool_with_infinity(request: Received) -> Script:
+    """Call a tool with a number that no JSON can have once it is read."""
+    call = (
+        b'{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": {"a": 1e999}}}'
+    )
+    if request.json().get("stream"):
+        return chunked(b'data: {"choices": [{"index": 0, "delta": {"tool_calls": [%b]}}]}\n\n' % call, DONE)
+    return whole(
+        b'{"choices": [{"index": 0, "message": {"tool_calls": [%b]}, "finish_reason": "stop"}]}' % call
+    )
+
+
 FAULTS: Mapping[str, Fault] = {
     "connect refused": Fault(port="refuses"),
     "connect timeout": Fault(port="never accepts", waits=True),
@@ -99,6 +111,7 @@ FAULTS: Mapping[str, Fault] = {
     "200 without a completion": _always(
         whole(b'{"id": "chatcmpl-1", "object": "chat.completion", "model": "m"}')
     ),
+    "200 with a number beyond every float": Fault(_calls_a_tool_with_infinity),
 }
 """Failures that allow a second attempt."""
 

@@ -9,7 +9,7 @@ from addon.answers.reader import AnswerReader
 from addon.answers.stream import StreamedAnswerReader
 from addon.answers.whole import WholeAnswerReader
 from addon.dialects.anthropic.answer import AnthropicStream, to_completion
-from addon.dialects.anthropic.request import to_request
+from addon.dialects.anthropic.request import has_blank_stop, to_request
 from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.translated_answers import TranslatedChunks, translating_reader
@@ -45,10 +45,13 @@ def request(target: Target, body: dict[str, Any]) -> UpstreamRequest:
 def _sent(native: dict[str, Any], body: dict[str, Any]) -> set[str]:
     """Return the names in a request, including those of ``output_config`` and ``tool_choice``.
 
-    JSON mode has no name there: it becomes a sentence of the system prompt.
+    JSON mode has no name there: it becomes a sentence of the system prompt. Stop sequences of which one is left out
+    don't count as sent.
     """
     asks_for_json = body.get("response_format", {}).get("type", "text") != "text"
     names = {*native, *native.get("output_config", ()), *native.get("tool_choice", ())}
+    if has_blank_stop(body):
+        names.discard("stop_sequences")
     return names | {"response_format"} if asks_for_json else names
 
 

@@ -104,8 +104,16 @@ def _cap(body: Mapping[str, Any]) -> int:
 
 def _stops(stop: object) -> list[str]:
     """Return the stop sequences that are not blank: the API refuses blank ones."""
-    stops = [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []
-    return [sequence for sequence in stops if sequence.strip()]
+    return [sequence for sequence in _all_stops(stop) if sequence.strip()]
+
+
+def has_blank_stop(body: Mapping[str, Any]) -> bool:
+    """Return whether a stop sequence of a chat body is left out."""
+    return not all(sequence.strip() for sequence in _all_stops(body.get("stop")))
+
+
+def _all_stops(stop: object) -> list[str]:
+    return [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []
 
 
 def _tools(body: Mapping[str, Any]) -> dict[str, Any]:

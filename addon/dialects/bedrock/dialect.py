@@ -8,6 +8,7 @@ from addon.answers.context import AnswerContext
 from addon.answers.reader import AnswerReader
 from addon.answers.stream import StreamedAnswerReader
 from addon.answers.whole import WholeAnswerReader
+from addon.dialects.anthropic.request import has_blank_stop
 from addon.dialects.bedrock.answer import BedrockStream, to_completion
 from addon.dialects.bedrock.event_stream import EventStreamReader
 from addon.dialects.bedrock.request import INFERENCE_NAMES, to_request
@@ -51,11 +52,13 @@ def _sent(native: dict[str, Any], body: dict[str, Any]) -> set[str]:
     """Return the names in a request at any place.
 
     JSON mode has no name there: it becomes a sentence of the system prompt. The model and the wish for a stream are in
-    the path.
+    the path. Stop sequences of which one is left out don't count as sent.
     """
     asks_for_json = body.get("response_format", {}).get("type", "text") != "text"
     holders = ("inferenceConfig", "toolConfig", "additionalModelRequestFields")
     names = {"model", "stream", *native, *(name for holder in holders for name in native.get(holder, ()))}
+    if has_blank_stop(body):
+        names.discard(INFERENCE_NAMES["stop_sequences"])
     return names | {"response_format", "outputConfig"} if asks_for_json else names
 
 

@@ -1,6 +1,7 @@
 """Whatever JSON is at any place of an answer, its client gets an answer of the contract, or an upstream error."""
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.answer_samples import SAMPLES, Path, Sample
 from rig.answer_shape import assert_completion, assert_stream
+from rig.corpus import needs_corpus, read_recorded_file
+from rig.replay import Run
 from rig.sent import shipped_families
 
 from addon.answers.context import AnswerContext
@@ -17,28 +20,13 @@ from addon.dialects import DIALECTS
 from addon.text.masking import recordable
 
 SLUG = "house/slug"
+MAX_RECORDED_CHARS = 20_000
 KEY = "Zq7Rk2XwP9tLmB4vNs8"
-VALUES = [
-    text.encode()
-    for text in (
-        *(
-            "null",
-            "0",
-            "1e999",
-            "NaN",
-            "-Infinity",
-            "7" * 4300,
-            '""',
-            '"x"',
-            '"\\ud800"',
-            "[]",
-            "{}",
-            "[null]",
-            "[5]",
-        ),
-        *('[{"a": [1e999]}]', "[" * 90 + "]" * 90),
-    )
-]
+TEXTS = (
+    *("null", "5", "1e999", "NaN", "-Infinity", '""', '"x"', '"\\ud800"', "[]", "{}", "[null]"),
+    *('[{"a": [1e999]}]', "[" * 90 + "]" * 90),
+)
+VALUES = [text.encode() for text in TEXTS]
 
 
 def reader_of(sample: Sample) -> AnswerReader:
@@ -121,6 +109,31 @@ def test_any_value_at_any_place_is_answered(at: tuple[str, tuple[int, Path]], va
     name, place = at
     whole = b"".join(next(SAMPLES[name].variants(place, [json.dumps(value).encode()])))
     check(SAMPLES[name], [whole[start : start + cut] for start in range(0, len(whole), cut)])
+
+
+FILES = (
+    *("openai.openai_chat", "mistral.openai_chat", "perplexity.openai_chat"),
+    *("anthropic.anthropic_messages", "google.gemini_generate", "bedrock.bedrock_converse"),
+)
+
+
+@needs_corpus
+@pytest.mark.parametrize("file", FILES)
+def test_any_value_at_some_places_of_recorded_answers_is_answered(file: str) -> None:
+    chosen, failures = random.Random(file), []
+    runs = [Run(record) for record in read_recorded_file(f"{file}.jsonl")]
+    answers = [run for run in runs if run.kind != "error" and len(run.text) < MAX_RECORDED_CHARS]
+    for run in chosen.sample(answers, min(len(answers), 15)):
+        sample = Sample(run.dialect, run.family, run.stream, tuple(run.payloads))
+        for place in chosen.sample(list(sample.places()), 2):
+            for value, pieces in zip([*VALUES, b""], sample.variants(place, VALUES), strict=False):
+                try:
+                    check(sample, pieces)
+                except Exception as failure:  # noqa: BLE001  (it is raised below, with all others)
+                    failure.add_note(f"{value!r} at {place} of {run.id}")
+                    failures.append(failure)
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} of {file}", failures)
 
 
 @given(
