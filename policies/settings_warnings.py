@@ -31,6 +31,7 @@ type WarningKind = Literal[
     "alerts_unset",
     "redis_password_bare",
     "console_closed",
+    "console_password_common",
 ]
 type WarningPlace = Literal["workspaces", "workspace", "providers", "models"]
 

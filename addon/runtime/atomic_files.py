@@ -27,7 +27,7 @@ def write_atomically(file: Path, text: str | bytes) -> None:
 
     An existing file keeps its mode and owner; a new one is readable by its owner only.
     """
-    _write(file, text, lambda: None)
+    _write(file, text, Path.replace)
 
 
 def replace_unchanged(file: Path, text: str | bytes, before: bytes | None) -> None:
@@ -37,15 +37,30 @@ def replace_unchanged(file: Path, text: str | bytes, before: bytes | None) -> No
     the command works loses nothing. Raises ``FileChangedError``.
     """
 
-    def require_unchanged() -> None:
+    def put(temporary: Path, target: Path) -> None:
         now = None
         with suppress(FileNotFoundError):
             now = file.read_bytes()
         if now != before:
             reason = "was changed by another program at the same time; nothing was written, so try again"
             raise FileChangedError(errno.EBUSY, reason, str(file))
+        temporary.replace(target)
 
-    _write(file, text, require_unchanged)
+    _write(file, text, put)
+
+
+def create_atomically(file: Path, text: str | bytes) -> None:
+    """Write a new file, readable by its owner only. Leave one that is there already as it is. Raises ``OSError``.
+
+    A file system without hard links can't do that.
+    """
+
+    def put(temporary: Path, target: Path) -> None:
+        with suppress(FileExistsError):
+            os.link(temporary, target)
+        temporary.unlink()
+
+    _write(file, text, put)
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -57,7 +72,8 @@ def remove_abandoned(folder: Path) -> None:
                 os.unlink(entry)
 
 
-def _write(file: Path, text: str | bytes, check: Callable[[], None]) -> None:
+def _write(file: Path, text: str | bytes, put: Callable[[Path, Path], object]) -> None:
+    """Write a new file, then let ``put`` bring it from its temporary place to its own."""
     file = file.resolve()
     try:
         descriptor, temporary = tempfile.mkstemp(_SUFFIX, f".{file.name}.", file.parent)
@@ -71,8 +87,7 @@ def _write(file: Path, text: str | bytes, check: Callable[[], None]) -> None:
             stream.write(text.encode() if isinstance(text, str) else text)
             stream.flush()
             os.fsync(stream.fileno())
-        check()
-        Path(temporary).replace(file)
+        put(Path(temporary), file)
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, temporary):

@@ -1,7 +1,7 @@
 """The password of the console."""
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -17,10 +17,14 @@ MAX_CHARS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class ConsolePassword:
-    """The password, or the reason why it can't be read. Then the console is closed."""
+    """The password, or the reason why it can't be read. Then the console is closed.
+
+    ``seed`` is 32 bytes that all machines with the same master key have, None without one.
+    """
 
     secret: SecretStr | None
     fault: str = ""
+    seed: bytes | None = field(default=None, repr=False)
 
 
 def normalize_password(text: str) -> str:
@@ -43,7 +47,7 @@ def load_console_password(admin: Admin, conf_file: Path, secrets: Secrets) -> Co
     text = normalize_password(text)
     if reason := _find_fault(text):
         raise SettingsError(conf_file, "admin.console_password", reason)
-    return ConsolePassword(SecretStr(text))
+    return ConsolePassword(SecretStr(text), seed=secrets.derive("console sessions"))
 
 
 def _find_fault(text: str) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from addon.runtime.listening import is_loopback
+from addon.settings.common_passwords import is_common
 from addon.settings.redis_url import has_bare_password
 from addon.settings.settings import Settings
 from addon.settings.shared_settings import SharedSettings
@@ -77,6 +78,12 @@ def find_file_warnings(settings: Settings) -> list[FileWarning]:
         warnings.append(FileWarning("redis_password_bare", settings.conf_file, "state.redis_url", reason))
     if closed := find_closed_reason(settings):
         warnings.append(FileWarning("console_closed", settings.conf_file, "admin.console_password", closed))
+    password = settings.console_password and settings.console_password.secret
+    if password and is_common(password.get_secret_value()):
+        reason = "the password is one of the commonest; choose one that no word list has"
+        warnings.append(
+            FileWarning("console_password_common", settings.conf_file, "admin.console_password", reason)
+        )
     return warnings
 
 

@@ -6,8 +6,15 @@ blocks of 16, 32 of HMAC. Its library takes long to import, so only the function
 """
 
 import base64
+import hmac
 import re
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from pydantic import SecretStr
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet, MultiFernet
 
 SCHEME: Final = "sealed:"
 
@@ -49,11 +56,25 @@ class MasterKeys:
                 raise ValueError(
                     f"is not made of master keys: number {number} is not 32 bytes in URL-safe base64"
                 )
+        # A secret has a text that does not show it.
+        self._written = [SecretStr(word) for word in written]
+
+    @cached_property
+    def _first(self) -> "Fernet":
+        from cryptography.fernet import Fernet
+
+        return Fernet(self._written[0].get_secret_value())
+
+    @cached_property
+    def _all(self) -> "MultiFernet":
         from cryptography.fernet import Fernet, MultiFernet
 
-        keys = [Fernet(word) for word in written]
-        self._first = keys[0]
-        self._all = MultiFernet(keys)
+        return MultiFernet([Fernet(word.get_secret_value()) for word in self._written])
+
+    def derive(self, purpose: str) -> bytes:
+        """Return 32 bytes for this purpose, of the first key. They say nothing of the key, nor of other purposes."""
+        key = base64.urlsafe_b64decode(self._written[0].get_secret_value())
+        return hmac.digest(key, f"tollgate {purpose}".encode(), "sha256")
 
     def seal(self, secret: str) -> str:
         """Return a token of ``secret`` made with the first key. Each call returns another one."""

@@ -134,6 +134,13 @@ class Secrets:
         except (OSError, UnicodeDecodeError):
             raise ValueError("the file that it names can't be read as a secret") from None
 
+    def derive(self, purpose: str) -> bytes | None:
+        """Return 32 bytes of the master key for this purpose, None without a master key."""
+        try:
+            return self._master_keys.derive(purpose)
+        except ValueError:
+            return None
+
     @cached_property
     def _master_keys(self) -> MasterKeys:
         return load_master_keys(self._env, self._sources)

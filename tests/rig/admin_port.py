@@ -19,6 +19,7 @@ from addon.store.ledger.migrations import migrate
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metric_families import Sample
 from rig.bounds import BOUND_S
+from rig.session_keys import write_cheap_session_keys
 from rig.settings_files import edit, write_files
 
 PASSWORD = "obviously fake pass phrase"
@@ -80,7 +81,7 @@ class Port:
             self.files,
         )
         database = self.settings.conf.paths.database
-        database.parent.mkdir(exist_ok=True)
+        write_cheap_session_keys(database.parent)
         with closing(sqlite3.connect(database, isolation_level=None)) as connection:
             migrate(connection)
         self.console = Console(sources, [listening.getsockname()])

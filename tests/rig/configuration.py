@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.bounds import BOUND_S
+from rig.session_keys import write_cheap_session_keys
 from rig.toml_text import toml_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +98,8 @@ class Configuration:
             _write_toml(folder / "catalog_data" / f"{name}.toml", table)
         for name, table in self.workspaces.items():
             _write_toml(folder / "policies" / "workspaces" / f"{name}.toml", table)
+        if "console_password" in standard["admin"]:
+            write_cheap_session_keys(folder / "var")
         return _write_toml(folder / "proxy.conf", standard)
 
 

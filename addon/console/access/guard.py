@@ -19,6 +19,7 @@ from addon.console.access.edits_allowed import NO_CHANGES
 from addon.console.access.hosts import find_host_fault
 from addon.console.access.password import PasswordCheck, PasswordKeys
 from addon.console.access.session import Session, make_form_token
+from addon.console.access.session_keys import KEYS_FILE
 from addon.console.posted_form import FORM_TOKEN
 from addon.runtime.listening import is_loopback
 from addon.settings.overview import find_closed_reason
@@ -71,7 +72,7 @@ class Guard:
     def __init__(self, settings: Callable[[], Settings], addresses: Sequence[object]) -> None:
         self._settings = settings
         self._is_private = bool(addresses) and all(_is_private(one) for one in addresses)
-        self._check = PasswordCheck()
+        self._check = PasswordCheck(settings().conf.paths.database.with_name(KEYS_FILE))
         self._browsers = Browsers()
         self._host_name = socket.gethostname().lower()
         self._configure()
@@ -183,7 +184,7 @@ class Guard:
         password = self._settings().console_password
         if password is None or password.secret is None:
             return False
-        self._check.configure(password.secret)
+        self._check.configure(password, password.secret)
         return True
 
     async def _keys(self) -> PasswordKeys:

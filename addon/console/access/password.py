@@ -8,24 +8,23 @@ import secrets
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import Final
 
 from pydantic import SecretStr
 
 from addon.console.access.back_off import BackOff, network_of
-from addon.settings.console_password import MAX_CHARS, normalize_password
+from addon.console.access.session_keys import MAX_COST, SessionKeys, find_session_keys
+from addon.settings.console_password import MAX_CHARS, ConsolePassword, normalize_password
 
 log = logging.getLogger("tollgate.console")
 
 MAX_WAITING: Final = 4
 """How many passwords may wait for the thread."""
 
-_SALT: Final = b"tollgate console password v1"
-"""The same on all machines, so that a session holds on all of them."""
-
-_COST: Final = 2**15
-"""scrypt takes 32 MiB and about a tenth of a second with it."""
+_MAX_BYTES: Final = 2 * 1024 * MAX_COST
+"""More than scrypt needs at the highest cost."""
 
 _MAX_REMEMBERED: Final = 256
 
@@ -40,38 +39,48 @@ class TooOftenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PasswordKeys:
-    """The keys that are derived from a password: one to compare, and one that signs cookies."""
+    """The keys of a password: one to compare, and one that signs cookies, with the ``installation`` they are of."""
 
     verifier: bytes = field(repr=False)
     signing: str = field(repr=False)
+    installation: SessionKeys
 
 
-def derive_keys(password: str) -> PasswordKeys:
-    """Return the keys of a password. This takes long on purpose."""
-    text = normalize_password(password).encode("utf-8", "replace")
-    made = hashlib.scrypt(text, salt=_SALT, n=_COST, r=8, p=1, maxmem=2**26, dklen=64)
-    return PasswordKeys(made[:32], made[32:].hex())
+def derive_keys(password: str, installation: SessionKeys) -> PasswordKeys:
+    """Return the keys of a password. This takes long on purpose.
+
+    A new password ends all sessions. But without the installation's keys, no cookie says anything of the password.
+    """
+    text, cost = normalize_password(password).encode("utf-8", "replace"), installation.scrypt_n
+    salt = bytes.fromhex(installation.salt)
+    verifier = hashlib.scrypt(text, salt=salt, n=cost, r=8, p=1, maxmem=_MAX_BYTES, dklen=32)
+    signing = hmac.digest(bytes.fromhex(installation.signing), verifier, "sha256")
+    return PasswordKeys(verifier, signing.hex(), installation)
 
 
 class PasswordCheck:
-    """Compares passwords with the configured one, one at a time. Its work ends with ``close``."""
+    """Compares passwords with the configured one, one at a time. Its work ends with ``close``.
 
-    def __init__(self) -> None:
+    ``keys_file`` is that of the installation's ``SessionKeys``.
+    """
+
+    def __init__(self, keys_file: Path) -> None:
+        self._keys_file = keys_file
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="console-password")
         self._waiting = 0
         self._back_off = BackOff()
-        self._configured: SecretStr | None = None
+        self._configured: ConsolePassword | None = None
         self._derived: Future[PasswordKeys] | None = None
         # Only digests are kept, with a key of this process.
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[str, bytes] = OrderedDict()
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
 
-    def configure(self, password: SecretStr) -> None:
-        """Compare with this password from now on."""
+    def configure(self, password: ConsolePassword, secret: SecretStr) -> None:
+        """Compare with the ``secret`` of this password from now on."""
         if password != self._configured:
             self._configured = password
-            self._derived = self._thread.submit(derive_keys, password.get_secret_value())
+            self._derived = self._thread.submit(self._derive, secret.get_secret_value(), password.seed)
             self._right.clear()
             self._wrong.clear()
 
@@ -123,10 +132,14 @@ class PasswordCheck:
         _remember(self._right, who, digest)
         return True
 
+    def _derive(self, password: str, seed: bytes | None) -> PasswordKeys:
+        return derive_keys(password, find_session_keys(self._keys_file, seed))
+
     async def _compare(self, password: str, keys: PasswordKeys) -> bool:
         self._waiting += 1
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._thread, derive_keys, password)
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(self._thread, derive_keys, password, keys.installation)
         finally:
             self._waiting -= 1
         return hmac.compare_digest(found.verifier, keys.verifier)

@@ -1,7 +1,6 @@
 """``Session``: what the signed cookie of a browser says. Pure: each function gets the time.
 
-The key comes from the password. So a session survives a restart, holds on all machines, and ends when the password
-changes.
+The key comes from ``SessionKeys`` and the password, so a session ends when the password changes.
 """
 
 import hmac

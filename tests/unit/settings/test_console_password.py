@@ -7,6 +7,7 @@ from rig.settings_files import edit, write_files
 
 from addon.settings.errors import SettingsError
 from addon.settings.overview import find_file_warnings
+from addon.settings.sealed_secrets import make_master_key
 from addon.settings.settings import Settings, load_settings
 
 PASSWORD = "obviously fake pass phrase"
@@ -41,6 +42,31 @@ def test_one_password_is_the_same_however_it_is_typed(tmp_path: Path) -> None:
         load(tmp_path, 'console_password = "env:C"', C=one).console_password for one in (composed, parts)
     ]
     assert found[0] == found[1]
+
+
+def test_machines_with_one_master_key_have_one_seed_of_sessions(tmp_path: Path) -> None:
+    key, written = make_master_key(), 'console_password = "env:C"'
+    (tmp_path / "master.key").write_text(key)
+    (tmp_path / "master.key").chmod(0o600)
+    places: tuple[dict[str, str], ...] = (
+        {"TOLLGATE_SECRET_KEY": key},
+        {"TOLLGATE_SECRET_KEY_FILE": str(tmp_path / "master.key")},
+        {"TOLLGATE_SECRET_KEY": make_master_key()},
+        {"TOLLGATE_SECRET_KEY": "no key"},
+        {},
+    )
+    found = [load(tmp_path, written, C=PASSWORD, **one).console_password for one in places]
+    variable, file, other, *none = [one.seed for one in found if one]
+    assert variable == file != other
+    assert (len(other or b""), none) == (32, [None, None])
+
+
+def test_a_password_that_every_word_list_has_gets_a_warning(tmp_path: Path) -> None:
+    for password, count in ((PASSWORD, 0), ("Password2026!", 1)):
+        settings = load(tmp_path, 'console_password = "env:C"', C=password)
+        found = [str(one) for one in find_file_warnings(settings) if one.kind == "console_password_common"]
+        assert len(found) == count
+        assert not [one for one in found if password in one]
 
 
 @pytest.mark.parametrize("reference", ["env:CONSOLE", "file:none"])
