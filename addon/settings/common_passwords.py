@@ -46,8 +46,8 @@ tollgate tollgateadmin user welcome
 
 _LONG, _BEGINNINGS = frozenset(_COMMON.split()), frozenset(_SHORT.split())
 _ROWS: Final = (
-    "01234567890" * 2,
-    "09876543210" * 2,
+    "1234567890" * 3,
+    "0987654321" * 3,
     "abcdefghijklmnopqrstuvwxyz",
     "qwertyuiopasdfghjklzxcvbnm",
 )
