@@ -1,7 +1,8 @@
 """``SessionKeys``: the random keys of an installation, which sign sessions and salt the hash of the password.
 
-Machines with the same master key derive the same ones from it. Else the first process makes them, in a file next to the
-ledger. So a session survives a restart and a takeover, and nothing that a browser gets helps to guess the password.
+They are in a file next to the ledger. Without the file they are derived from the master key, so machines that share it
+share sessions; without that, too, the first process makes the file. So a session survives a restart and a takeover, and
+nothing that a browser gets helps to guess the password.
 """
 
 import hmac
@@ -44,14 +45,12 @@ class SessionKeys(BaseModel):
 
 
 def find_session_keys(file: Path, seed: bytes | None) -> SessionKeys:
-    """Return the keys that ``seed`` gives, else those of ``file``, which is made if there is none.
+    """Return the keys of ``file``, else those that ``seed`` gives. Make the file where there is neither.
 
-    Without either, return new ones and log why.
+    Return new keys, and log why, when the file can't be read or made.
     """
-    if seed is not None:
-        return SessionKeys(signing=_derive(seed, "signing", 32), salt=_derive(seed, "salt", 16))
     try:
-        return _read_or_make(file)
+        return _read_or_make(file, seed)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         log.warning(
@@ -63,10 +62,13 @@ def find_session_keys(file: Path, seed: bytes | None) -> SessionKeys:
         return _make()
 
 
-def _read_or_make(file: Path) -> SessionKeys:
+def _read_or_make(file: Path, seed: bytes | None) -> SessionKeys:
+    # A master key that is made later, with the first sealed secret, must not end sessions. So the file counts first.
     try:
         return _read(file)
     except FileNotFoundError:
+        if seed is not None:
+            return SessionKeys(signing=_derive(seed, "signing", 32), salt=_derive(seed, "salt", 16))
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The keys of another process may have come first.
         create_atomically(file, f"{_make().model_dump_json()}\n")

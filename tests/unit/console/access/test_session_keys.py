@@ -93,6 +93,11 @@ def test_a_master_key_gives_all_machines_the_same_keys_without_a_file(tmp_path: 
     assert first not in keys[0].model_dump_json()
 
 
+def test_a_master_key_that_is_made_later_ends_no_session(tmp_path: Path) -> None:
+    before = find_session_keys(tmp_path / KEYS_FILE, None)
+    assert find_session_keys(tmp_path / KEYS_FILE, MasterKeys(make_master_key()).derive("any")) == before
+
+
 GOOD = {"signing": "a" * 64, "salt": "b" * 32, "scrypt_n": 2}
 
 # the content of the file, its mode, the reason in the log
