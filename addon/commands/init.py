@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from addon.commands.errors import report_errors
+from addon.commands.init_move import move_gateway
 from addon.settings.value_types import SHIPPED_CATALOG
 from addon.text.toml import load_toml
 
@@ -37,7 +38,14 @@ Made {folder}. Its README.md says what is where. Next:
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-def init(folder: Path) -> None:
+@click.option(
+    "--from",
+    "source",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Move the gateway in FOLDER, such as the checkout, with its ledger.",
+)
+def init(folder: Path, source: Path | None) -> None:
     """Make a deployment folder DIR for one gateway: its configuration, catalog overlay, policies and notes.
 
     DIR must be new or empty. Only its owner can read the files.
@@ -45,12 +53,22 @@ def init(folder: Path) -> None:
     folder = folder.absolute()
     with report_errors():
         _require_empty(folder)
-        _make(folder, _make_texts())
+        if source is None:
+            _make(folder, _make_texts())
+        else:
+            new = folder.parent.resolve() / folder.name
+            click.echo(move_gateway(source.resolve(), new, lambda without: _make_rest(folder, without)))
     names = {"folder": folder, "keys": folder / "keys.env", "conf": folder / "proxy.conf"}
     quoted = {name: shlex.quote(str(path)) for name, path in names.items()}
     click.echo(
         _NEXT.format(**quoted, program=shlex.quote(str(SHIPPED_CATALOG.with_name("run.sh")))), nl=False
     )
+
+
+def _make_rest(folder: Path, without: set[str]) -> None:
+    """Make the folder without these files, and without tables of an overlay where they have one."""
+    texts = {name: text for name, text in _make_texts().items() if name not in without}
+    _make(folder, texts)
 
 
 def _require_empty(folder: Path) -> None:
