@@ -158,6 +158,7 @@ def test_the_unit_waits_longer_than_the_drain_and_gives_no_rights() -> None:
     assert unit["ProtectSystem"] == ["strict"]
     assert unit["CapabilityBoundingSet"] == [""]
     assert unit["User"] == ["tollgate"]
+    assert unit["LimitCORE"] == ["0"]
 
 
 def test_the_lines_for_a_takeover_on_the_page_are_those_of_the_unit() -> None:

@@ -62,10 +62,11 @@ def is_locked(error: Exception) -> bool:
 def _create(path: Path) -> None:
     """Create the file, readable by its owner only: a ledger shows who called which model.
 
-    An existing file keeps its mode. SQLite gives the files next to it (-wal, -shm) the same mode.
+    An existing file keeps its mode. SQLite gives the files next to it (-wal, -shm) the same mode. A symbolic link is
+    followed here: with O_EXCL, one to a missing file counts as a file, which SQLite would then create for everyone.
     """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return
 

@@ -106,6 +106,18 @@ async def test_the_ledger_is_readable_by_its_owner_only(store: Store, ledger_pat
     assert stat.S_IMODE(ledger_path.parent.stat().st_mode) == 0o700
 
 
+async def test_behind_a_link_to_a_missing_file_it_is_too(ledger_path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "disk" / "ledger.db"
+    target.parent.mkdir()
+    ledger_path.parent.mkdir()
+    ledger_path.symlink_to(target)
+    store = SqliteStore(ledger_path)
+    await store.settle(ended())
+    modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in target.parent.iterdir()}
+    assert modes == dict.fromkeys(("ledger.db", "ledger.db-wal", "ledger.db-shm"), 0o600)
+    await store.close()
+
+
 def test_a_mode_that_the_operator_chose_stays(ledger_path: Path) -> None:
     open_settle_and_close(ledger_path)
     ledger_path.chmod(0o640)
