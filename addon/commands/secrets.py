@@ -21,12 +21,14 @@ from addon.commands.options import conf_option
 from addon.edits.recording import ChangeRecord, file_evidence
 from addon.runtime.atomic_files import replace_unchanged
 from addon.runtime.folder_lock import locked
+from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.file_content import parse_toml
 from addon.settings.sealed_secrets import SCHEME, MasterKeys, make_master_key
 from addon.settings.secrets import load_master_keys
-from addon.settings.settings import load_conf
+from addon.settings.shared_settings import load_conf
 from addon.settings.sources import Sources
+from addon.settings.validation import validate
 from addon.text.toml import load_toml
 
 _MAX_SECRET_BYTES: Final = 1 << 20
@@ -47,13 +49,14 @@ def key() -> None:
 
 
 @secrets.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@conf_option
 @click.pass_context
-def seal(context: click.Context) -> None:
+def seal(context: click.Context, conf_file: Path) -> None:
     """Read a secret from standard input and print it sealed with the first master key."""
     if context.args:
         # Click's own error would show the arguments, and one may be the secret.
         raise click.UsageError("a secret is read from standard input, never from the command line")
-    master_keys = _load_master_keys()
+    master_keys = _load_master_keys(conf_file)
     secret = _read_secret()
     if not secret:
         raise click.ClickException("standard input holds no secret")
@@ -66,13 +69,13 @@ def seal(context: click.Context) -> None:
     "--check", is_flag=True, help="Write nothing; exit with status 1 if there is a secret to seal again."
 )
 @conf_option
-def rotate(files: tuple[Path, ...], check: bool, conf_file: Path) -> None:
+def rotate(files: tuple[Path, ...], conf_file: Path, *, check: bool) -> None:
     """Seal all secrets of workspace files, or of providers.toml, again with the first master key.
 
     Secrets that this key already opens do not change. Nothing is written if any secret can't be opened. The audit log
     is in the ledger of the configuration.
     """
-    master_keys = _load_master_keys()
+    master_keys = _load_master_keys(conf_file)
     with report_errors(), _lock_folders(files):
         # By its resolved path, a file with two names is rotated once.
         rotations = [
@@ -168,9 +171,14 @@ def _lock_folders(files: Iterable[Path]) -> Iterator[None]:
         yield
 
 
-def _load_master_keys() -> MasterKeys:
+def _load_master_keys(conf_file: Path) -> MasterKeys:
+    """Return the master keys that the gateway of ``conf_file`` has. They may be set where there is no such file."""
     try:
-        return load_master_keys(os.environ, Sources())
+        paths = load_conf(conf_file.absolute()).paths
+    except SettingsError:
+        paths = validate(ProxyConf, conf_file.absolute(), {}).paths
+    try:
+        return load_master_keys(os.environ, Sources(), paths.master_keys)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
 

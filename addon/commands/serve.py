@@ -13,7 +13,7 @@ import click
 
 from addon.commands.errors import missing_conf_hint
 from addon.commands.options import conf_option
-from addon.commands.serve_first_run import make_demo, make_welcome, renew_demo_model
+from addon.commands.serve_first_run import make_demo, make_master_key, make_welcome, renew_demo_model
 from addon.runtime.quick_imports import without_collection
 from addon.serve.detach import announce_detached, detach
 from addon.serve.environment_names import published_environment
@@ -124,7 +124,8 @@ def _load(conf_file: Path, folder: Path, *, strict: bool) -> tuple[SettingsFiles
     if strict and settings.problems:
         raise _strict_error(settings.problems)
     demo_key = None if settings.workspaces or settings.problems else make_demo(folder, settings)
-    if demo_key or renew_demo_model(conf_file, settings):
+    has_new_master_key = make_master_key(settings)
+    if demo_key or renew_demo_model(conf_file, settings) or has_new_master_key:
         files = SettingsFiles(conf_file)
         settings = files.load()
     return files, settings, demo_key

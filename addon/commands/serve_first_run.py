@@ -1,5 +1,6 @@
-"""The workspace ``demo`` that a first run makes, what it shows of it, and its model once a provider has a key."""
+"""What a first run makes: the workspace ``demo`` and a master key; and its model once a provider has a key."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from addon.settings.first_run import (
     WELCOME_NANOUSD,
     WELCOME_REFERENCE,
     create_demo_workspace,
+    create_master_key,
     find_demo_model,
+    needs_master_key,
 )
 from addon.settings.overview import find_closed_reason
 from addon.settings.settings import Settings
@@ -41,6 +44,15 @@ def make_demo(folder: Path, settings: Settings) -> str | None:
         return None
     print_notice(_MADE.format(key=key) + ("" if model.provider.builtin else _describe_spend(model)))
     return key
+
+
+def make_master_key(settings: Settings) -> bool:
+    """Make a master key where there is none, and say so. Return whether there is a new one. Raises OSError."""
+    file = settings.conf.paths.master_keys
+    is_new = needs_master_key(settings, os.environ) and create_master_key(file)
+    if is_new:
+        print_notice(_NEW_MASTER_KEY.format(file=escape_unprintable(str(file))))
+    return is_new
 
 
 def renew_demo_model(conf_file: Path, settings: Settings) -> bool:
@@ -79,6 +91,12 @@ _MADE = """
 A workspace "demo" was made. Its key is shown this once:
 
   {key}
+"""
+
+_NEW_MASTER_KEY = """
+A master key was made: it seals the secrets that you type into the console. Keep a copy of it in another place:
+
+  {file}
 """
 
 _SPENDS = """

@@ -6,10 +6,12 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
-from addon.settings.secrets import KEY_VARIABLE
+from addon.settings.secrets import read_master_keys
 from addon.settings.settings import Settings
+from addon.settings.sources import Sources
 from addon.text.masking import MASK, is_unmistakable
 
 _HEX_RUN: Final = re.compile(r"[0-9A-Fa-f]++")
@@ -38,5 +40,6 @@ def _list_secrets(settings: Settings, env: Mapping[str, str]) -> Iterator[str]:
     ]
     if settings.alert_target and settings.alert_target.secret:
         others.append(settings.alert_target.secret.get_secret_value())
-    others += _BETWEEN_KEYS.split(env.get(KEY_VARIABLE, ""))
+    with suppress(ValueError):
+        others += _BETWEEN_KEYS.split(read_master_keys(env, Sources(), settings.conf.paths.master_keys).text)
     yield from filter(is_unmistakable, others)

@@ -18,17 +18,17 @@ from addon.settings.sources import Sources
 TABLE = "byok"
 
 
-def find_no_master_key(env: Mapping[str, str] = os.environ) -> str | None:
-    """Return why no secret can be sealed, None when it can."""
+def find_no_master_key(master_file: Path, env: Mapping[str, str] = os.environ) -> str | None:
+    """Return why no secret can be sealed, None when it can. For ``master_file`` see ``read_master_keys``."""
     try:
-        load_master_keys(env, Sources())
+        load_master_keys(env, Sources(), master_file)
     except ValueError as error:
         return str(error)
     return None
 
 
-def seal_secret(text: str, env: Mapping[str, str] = os.environ) -> str:
-    """Return a secret sealed with the first master key. A text that is sealed already stays.
+def seal_secret(text: str, master_file: Path, env: Mapping[str, str] = os.environ) -> str:
+    """Return a secret sealed with the first master key.
 
     Raises ``ValueError``, which shows no part of the text.
     """
@@ -36,10 +36,10 @@ def seal_secret(text: str, env: Mapping[str, str] = os.environ) -> str:
     if not secret:
         raise ValueError("is empty")
     if secret.startswith(SCHEME):
-        return secret
+        raise ValueError("is sealed already; type the secret itself, which is sealed here")
     if secret.startswith(("env:", "file:")):
         raise ValueError("is the place of a secret, not a secret; write it in the text of the file")
-    return SCHEME + load_master_keys(env, Sources()).seal(secret)
+    return SCHEME + load_master_keys(env, Sources(), master_file).seal(secret)
 
 
 def plan_own_key(folder: Path, workspace: str, provider: str, changes: Changes) -> Plan:

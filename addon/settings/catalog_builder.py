@@ -20,6 +20,7 @@ from addon.settings.catalog_schema import (
 )
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import ErrorList, SettingsError, join_key_path
+from addon.settings.gateway_secrets import SecretUse
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
@@ -50,7 +51,7 @@ class CatalogBuilder:
 
     def __init__(self, conf: ProxyConf, env: Mapping[str, str], sources: Sources) -> None:
         self._conf = conf
-        self._secrets = Secrets(env, sources)
+        self._secrets = Secrets(env, sources, conf.paths.master_keys)
         self._sources = sources
         self.providers: dict[str, Provider] = {}
         self.provider_files: dict[str, Path] = {}
@@ -58,6 +59,7 @@ class CatalogBuilder:
         self.models: dict[str, Model] = {}
         self.overlaid_slugs: frozenset[str] = frozenset()
         self.unknown_hidden: tuple[str, ...] = ()
+        self.key_uses: list[SecretUse] = []
         self.sandbox_enabled = False
         self.is_built = False
 
@@ -131,6 +133,7 @@ class CatalogBuilder:
         unset: list[str] = []
         for position, (path, reference) in enumerate(table.keys_by_path.items(), start=1):
             key = self._secrets.find(reference, auth, file, name, *path)
+            self.key_uses.append(SecretUse(file, join_key_path(name, *path), reference, key))
             if key is None or key in keys:
                 skipped.add(position)
             else:

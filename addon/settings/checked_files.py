@@ -73,6 +73,7 @@ def _check_workspaces(
             if parsed.error:
                 yield parsed.error
             if shared and parsed.table:
-                resolve_workspace(parsed.table, file, shared, Secrets(env, sources))
+                secrets = Secrets(env, sources, shared.conf.paths.master_keys)
+                resolve_workspace(parsed.table, file, shared, secrets)
         except SettingsError as error:
             yield error

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
+from addon.settings.allowed_references import ReferencePattern
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
     AbsolutePath,
@@ -48,6 +49,7 @@ class Admin(Table):
     port: Port = 8081
     console_password: OptionalSecret = ""
     console_hosts: Distinct[HostName] = ()
+    references: Distinct[ReferencePattern] = ()
     edits: Enabled = "auto"
 
 
@@ -60,6 +62,11 @@ class Paths(Table):
     catalog_overlay: OptionalPath = None
     workspaces: AbsolutePath = Path("policies/workspaces")
     database: AbsolutePath = Path("var/tollgate.db")
+
+    @property
+    def master_keys(self) -> Path:
+        """The file of the master keys that a first run makes."""
+        return self.database.with_name("master.keys")
 
 
 class State(Table):

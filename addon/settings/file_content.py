@@ -111,3 +111,8 @@ def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
 def make_absolute(path: Path) -> Path:
     """Return the absolute path without ``..``. Symbolic links stay."""
     return Path(os.path.abspath(path))
+
+
+def find_real_path(path: Path) -> str:
+    """Return the path of the file that is read for ``path``, after all links."""
+    return os.path.realpath(make_absolute(path))

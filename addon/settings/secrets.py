@@ -7,7 +7,7 @@ Source: docs/configuration.md.
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import SecretStr
 
@@ -23,21 +23,44 @@ KEY_FILE_VARIABLE: Final = "TOLLGATE_SECRET_KEY_FILE"
 ACCESS_KEY_ID, SECRET_ACCESS_KEY, SESSION_TOKEN = "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"
 
 
-def load_master_keys(env: Mapping[str, str], sources: Sources) -> MasterKeys:
+class MasterKeyText(NamedTuple):
+    """Master keys as they were written, and the place where."""
+
+    text: str
+    place: str
+
+    def __repr__(self) -> str:
+        """Show no key."""
+        return f"MasterKeyText(place={self.place!r})"
+
+
+def read_master_keys(env: Mapping[str, str], sources: Sources, default_file: Path) -> MasterKeyText:
     """Return the master keys of ``TOLLGATE_SECRET_KEY``, else of the file that ``TOLLGATE_SECRET_KEY_FILE`` names.
 
-    Raises ValueError.
+    Without both, return those of ``default_file``, which a first run makes. Raises ValueError.
     """
-    place = KEY_VARIABLE
-    text = env.get(KEY_VARIABLE, "").strip()
-    if not text:
-        file = env.get(KEY_FILE_VARIABLE, "").strip()
-        if not file:
-            raise ValueError(
-                f"no master key is set, in {KEY_VARIABLE} or the file that {KEY_FILE_VARIABLE} names"
-            )
-        place = f"the file that {KEY_FILE_VARIABLE} names"
-        text = _read_key_file(Path(file), place, sources)
+    if text := env.get(KEY_VARIABLE, "").strip():
+        return MasterKeyText(text, KEY_VARIABLE)
+    file = find_key_file(env, default_file)
+    is_named = file != default_file
+    place = f"the file that {KEY_FILE_VARIABLE} names" if is_named else str(file)
+    if not is_named and not sources.exists(file):
+        raise ValueError(
+            f"no master key is set, in {KEY_VARIABLE} or the file that {KEY_FILE_VARIABLE} names,"
+            f" and there is no {file}"
+        )
+    return MasterKeyText(_read_key_file(file, place, sources), place)
+
+
+def find_key_file(env: Mapping[str, str], default_file: Path) -> Path:
+    """Return the file of master keys, which is read where ``TOLLGATE_SECRET_KEY`` is not set."""
+    named = env.get(KEY_FILE_VARIABLE, "").strip()
+    return Path(named) if named else default_file
+
+
+def load_master_keys(env: Mapping[str, str], sources: Sources, default_file: Path) -> MasterKeys:
+    """Return the master keys that ``read_master_keys`` finds. Raises ValueError."""
+    text, place = read_master_keys(env, sources, default_file)
     try:
         return MasterKeys(text)
     except ValueError as error:
@@ -61,12 +84,30 @@ class Environment(dict[str, str]):
         self.elsewhere = elsewhere
 
 
-class Secrets:
-    """A reader of the secrets of one file. It loads the master keys only for the first sealed secret."""
+def list_variables(reference: SecretReference) -> tuple[str, ...]:
+    """Return the environment variables that a reference names.
 
-    def __init__(self, env: Mapping[str, str], sources: Sources) -> None:
+    AWS's own tools keep credentials in three variables. So a variable with the id of an access key has the others next
+    to it: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
+    """
+    if not (name := reference.variable):
+        return ()
+    if not name.endswith(ACCESS_KEY_ID):
+        return (name,)
+    prefix = name.removesuffix(ACCESS_KEY_ID)
+    return name, prefix + SECRET_ACCESS_KEY, prefix + SESSION_TOKEN
+
+
+class Secrets:
+    """A reader of the secrets of one file. It loads the master keys only for the first sealed secret.
+
+    For ``master_file`` see ``read_master_keys``.
+    """
+
+    def __init__(self, env: Mapping[str, str], sources: Sources, master_file: Path) -> None:
         self._env = env
         self._sources = sources
+        self._master_file = master_file
 
     def read(self, reference: SecretReference, folder: Path) -> str:
         """Return a secret without white space around it. Files are relative to ``folder``. Raises ValueError.
@@ -114,17 +155,12 @@ class Secrets:
         return not self._env.keys() & names and bool(self._env.elsewhere & names)
 
     def _read_aws_credentials(self, text: str, reference: SecretReference) -> str:
-        """Return AWS credentials as one word.
-
-        AWS's own tools keep them in three variables. So a variable with only the id of an access key has the others
-        next to it: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
-        """
-        prefix = reference.name.removesuffix(ACCESS_KEY_ID)
-        if reference.kind == "env" and prefix != reference.name and ":" not in text:
-            others = (self._env.get(prefix + name, "").strip() for name in (SECRET_ACCESS_KEY, SESSION_TOKEN))
-            secret, token = others
+        """Return AWS credentials as one word. For those of several variables see ``list_variables``."""
+        _, *others = list_variables(reference) or ("",)
+        if others and ":" not in text:
+            secret, token = (self._env.get(name, "").strip() for name in others)
             if not secret:
-                raise ValueError(f"{prefix}{SECRET_ACCESS_KEY} is not set")
+                raise ValueError(f"{others[0]} is not set")
             text = f"{text}:{secret}" + (f":{token}" if token else "")
         return parse_aws_credentials(text).text
 
@@ -143,7 +179,7 @@ class Secrets:
 
     @cached_property
     def _master_keys(self) -> MasterKeys:
-        return load_master_keys(self._env, self._sources)
+        return load_master_keys(self._env, self._sources, self._master_file)
 
 
 def _check_secret(text: str, auth: Auth) -> None:

@@ -17,6 +17,7 @@ from addon.settings.conf_schema import ProxyConf, State
 from addon.settings.console_password import ConsolePassword, load_console_password
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
 from addon.settings.errors import ErrorList, SettingsError, raise_first
+from addon.settings.gateway_secrets import GatewaySecrets, load_gateway_secrets
 from addon.settings.policy_modules import load_policies
 from addon.settings.redis_url import read_redis_url
 from addon.settings.secrets import Secrets
@@ -52,7 +53,19 @@ class SharedSettings:
     egress_proxy: EgressProxy | None
     alert_target: AlertTarget | None
     console_password: ConsolePassword | None
+    gateway_secrets: GatewaySecrets
     digest: bytes
+
+    def equals_for_workspaces(self, other: "SharedSettings") -> bool:
+        """Return whether workspaces can't differ with ``other``: providers, secrets and names of models are the same.
+
+        So most changes of proxy.conf, or of a price, resolve no workspace again.
+        """
+        return (
+            self.providers == other.providers
+            and self.gateway_secrets == other.gateway_secrets
+            and self.models.keys() == other.models.keys()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +107,10 @@ def try_shared_settings(
     catalog = CatalogBuilder(conf, env, sources)
     errors.attempt(catalog.build, conf_file)
     others = _load_others(conf_file, conf, written, env, sources, errors)
-    shared = _join(conf_file, conf, written, catalog, others, sources.digest) if catalog.is_built else None
+    used = load_gateway_secrets(conf_file, (written, conf), catalog.key_uses, env, sources)
+    shared = (
+        _join(conf_file, conf, written, catalog, others, used, sources.digest) if catalog.is_built else None
+    )
     return SharedAttempt(conf, shared, tuple(errors.found))
 
 
@@ -115,7 +131,7 @@ def _load_others(
     sources: Sources,
     errors: ErrorList,
 ) -> _Others:
-    secrets = Secrets(env, sources)
+    secrets = Secrets(env, sources, conf.paths.master_keys)
     policies = errors.attempt(load_policies, conf.policies.extra, conf_file, sources)
     egress_proxy = errors.attempt(_load_egress_proxy, conf.upstream.proxy, conf_file, secrets)
     errors.attempt(_check_redis_url, written.state, conf_file, secrets)
@@ -130,6 +146,7 @@ def _join(
     written: ProxyConf,
     catalog: CatalogBuilder,
     others: _Others,
+    gateway_secrets: GatewaySecrets,
     digest: bytes,
 ) -> SharedSettings:
     return SharedSettings(
@@ -147,6 +164,7 @@ def _join(
         egress_proxy=others.egress_proxy,
         alert_target=others.alert_target,
         console_password=others.console_password,
+        gateway_secrets=gateway_secrets,
         digest=digest,
     )
 

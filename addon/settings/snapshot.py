@@ -95,7 +95,7 @@ class SnapshotBuilder:
         if shared is None or now.shared_files != before.shared_files:
             shared = self._load_shared(snapshot)
         is_same = shared is self._shared and now.secret_files == before.secret_files
-        secrets = Secrets(self._env, Sources(copies=now.secret_files))
+        secrets = Secrets(self._env, Sources(copies=now.secret_files), shared.conf.paths.master_keys)
         workspaces = {
             name: self._workspaces[name]
             if is_same and before.texts.get(name) == text

@@ -84,7 +84,8 @@ def _parse_percent(text: str) -> Decimal:
     return Decimal(text)
 
 
-def _parse_secret(text: str) -> SecretReference:
+def parse_secret(text: str) -> SecretReference:
+    """Return the reference in a text. Raises ValueError."""
     kind, _, name = text.partition(":")
     if kind == "sealed":
         check_token(name)
@@ -105,14 +106,14 @@ def _parse_proxy_setting(text: str) -> SecretReference | str:
             raise ValueError("must not hold credentials; keep the whole URL as env:NAME or file:PATH")
         return text
     try:
-        return _parse_secret(text)
+        return parse_secret(text)
     except ValueError:
         raise ValueError("must be http://HOST:PORT, env:NAME, file:PATH or sealed:TOKEN") from None
 
 
 def _parse_optional_secret(text: str) -> SecretReference | str:
     """Return a reference to a secret, or an empty text for none."""
-    return _parse_secret(text) if text else text
+    return parse_secret(text) if text else text
 
 
 def _parse_hash(text: str) -> str:
@@ -179,7 +180,7 @@ def _parse_redis_url(value: object, info: ValidationInfo) -> SecretReference | S
     if value.startswith(_REDIS_SCHEMES):
         return SecretStr(value)
     try:
-        reference = _parse_secret(value)
+        reference = parse_secret(value)
     except ValueError:
         raise ValueError(
             "must begin with redis://, rediss:// or unix://, or be env:NAME, file:PATH or sealed:TOKEN"
@@ -270,7 +271,7 @@ type SecondsOrNone = Annotated[float, Field(ge=0)]
 type Price = Annotated[int, _parse_with(parse_price_microusd_per_mtok, "0.15")]
 type Usd = Annotated[int, _parse_with(parse_usd_nanousd, "250")]
 type Percent = Annotated[Decimal, _parse_with(_parse_percent, "4")]
-type Secret = Annotated[SecretReference, _parse_with(_parse_secret, "env:NAME")]
+type Secret = Annotated[SecretReference, _parse_with(parse_secret, "env:NAME")]
 type ProxySetting = Annotated[SecretReference | str, _parse_with(_parse_proxy_setting, "http://HOST:PORT")]
 type OptionalSecret = Annotated[SecretReference | str, _parse_with(_parse_optional_secret, "env:NAME")]
 type KeyHash = Annotated[str, _parse_with(_parse_hash, "sha256:…")]

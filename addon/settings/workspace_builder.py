@@ -9,6 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+
+from pydantic import SecretStr
+
 from addon.settings.errors import (
     MAX_ERRORS,
     Entry,
@@ -111,8 +114,25 @@ def _resolve_byok(own: ByokTable, name: str, file: Path, shared: SharedSettings,
     provider = shared.providers[check_known(name, shared.providers, file, "byok", name, kind="provider")]
     if not can_take_keys(provider):
         raise SettingsError(file, join_key_path("byok", name), "the provider takes no key")
-    secret = secrets.find(own.secret, provider.auth, file, "byok", name, "secret")
+    secret = _read_own_secret(own, provider, file, shared, secrets)
     return Byok(secret, own.routing, own.secret.variable)
+
+
+class _GatewaySecretError(SettingsError):
+    """A workspace names a secret of the gateway."""
+
+
+def _read_own_secret(
+    own: ByokTable, provider: Provider, file: Path, shared: SharedSettings, secrets: Secrets
+) -> SecretStr | None:
+    """Return a customer's secret, None where its variable is not set. Raises ``SettingsError``."""
+    place = shared.gateway_secrets.find_reference(own.secret, file.parent)
+    path = ("byok", provider.name, "secret")
+    secret = None if place else secrets.find(own.secret, provider.auth, file, *path)
+    if place := place or shared.gateway_secrets.find_secret(secret):
+        reason = f"is a secret of the gateway, which no workspace may use: that of {place}"
+        raise _GatewaySecretError(file, join_key_path(*path), reason)
+    return secret
 
 
 def resolve_last_good(
@@ -121,19 +141,26 @@ def resolve_last_good(
     """Return the workspace that ``table`` describes, as far as the current catalog and secrets allow.
 
     When a model or provider is gone, only the calls that need it are refused. For a secret that can't be read, keep
-    the secret of ``served``, the workspace as it was served until now.
+    the secret of ``served``, the workspace as it was served until now. A secret of the gateway is never used.
     """
     byok = {}
     for name, own in table.byok.items():
         provider, secret = shared.providers.get(name), None
         if provider and can_take_keys(provider):
             try:
-                secret = secrets.find(own.secret, provider.auth, file, "byok", name, "secret")
+                secret = _read_own_secret(own, provider, file, shared, secrets)
+            except _GatewaySecretError:
+                secret = None
             except SettingsError:
-                secret = served.byok[name].secret if served and name in served.byok else None
+                secret = _find_served_secret(name, shared, served)
         # Without the entry, the platform would pay for the calls.
         byok[name] = Byok(secret, own.routing, own.secret.variable)
     return _make_workspace(table, file, byok)
+
+
+def _find_served_secret(name: str, shared: SharedSettings, served: Workspace | None) -> SecretStr | None:
+    secret = served.byok[name].secret if served and name in served.byok else None
+    return None if shared.gateway_secrets.find_secret(secret) else secret
 
 
 def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) -> Workspace:

@@ -157,12 +157,9 @@ class WorkspaceFiles:
         }
 
     def _find_equal(self, shared: SharedSettings) -> SharedSettings:
-        """Return the shared settings before if they have the same providers and models by name, else ``shared``.
-
-        Workspaces need no more of them. So a change of proxy.conf, or of a price, resolves no workspace again.
-        """
+        """Return the shared settings before if they are equal for workspaces, else ``shared``."""
         before = self._shared
-        if before and before.providers == shared.providers and before.models.keys() == shared.models.keys():
+        if before and before.equals_for_workspaces(shared):
             return before
         self._shared = shared
         return shared
@@ -177,7 +174,7 @@ class WorkspaceFiles:
                 text = self._sources.read(file)
                 known = before.parsed if before else None
                 parsed = known if known and known.text == text else parse_text(file, text)
-                secrets = Secrets(self._env, self._sources)
+                secrets = Secrets(self._env, self._sources, shared.conf.paths.master_keys)
                 workspace = resolve_workspace(parsed.served_table, file, shared, secrets)
             except Exception as error:  # noqa: BLE001  (no file of one customer may stop the others)
                 found = describe_fault(error, file)
@@ -242,7 +239,7 @@ class WorkspaceFiles:
         return file.stopgap if is_stopgap else file.workspace
 
     def _resolve_last_good(self, table: WorkspaceTable, file: _WorkspaceFile) -> Workspace:
-        secrets = Secrets(self._env, self._sources)
+        secrets = Secrets(self._env, self._sources, file.shared.conf.paths.master_keys)
         return resolve_last_good(table, file.file, file.shared, secrets, self.served.get(file.file.stem))
 
     def _find_errors(self, settled: SettledClaims) -> dict[str, SettingsError]:

@@ -22,7 +22,7 @@ from addon.store.protocol import LedgerPlace, Store, StoreUnavailable
 def find_redis_url(conf: ProxyConf) -> SecretStr:
     """Return the URL of Redis. Raise ``StoreUnavailable`` when the secret that holds it can't be read."""
     try:
-        return read_redis_url(conf.state.redis_url, Secrets(os.environ, Sources()))
+        return read_redis_url(conf.state.redis_url, Secrets(os.environ, Sources(), conf.paths.master_keys))
     except ValueError as error:
         raise StoreUnavailable(f"state.redis_url: {error}") from None
 

@@ -32,7 +32,7 @@ MODELS = {
 BYOK = {
     "TESTER": {"secret": "env:TEST_CUSTOMER_KEY", "routing": True},
     "CLAUDE": {"secret": "env:TEST_CUSTOMER_KEY", "routing": True},
-    "LOST": {"secret": "env:TEST_KEY_THAT_IS_NOT_SET", "routing": True},
+    "LOST": {"secret": "env:TEST_OWN_KEY_THAT_IS_NOT_SET", "routing": True},
     "QUIET": {"secret": "env:TEST_CUSTOMER_KEY", "routing": False},
 }
 RULES = [

@@ -84,6 +84,19 @@ def test_the_first_run_shows_a_curl_line_that_works(start: Start) -> None:
     assert (row["workspace"], row["key_id"], row["status"], row["mode"]) == ("demo", "demo", 200, "payg")
 
 
+def test_the_first_run_makes_a_master_key_once(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "var" / "master.keys"
+    first = start()
+    assert first.stop() == 0
+    made, said = file.read_text(), "\n".join(first.stderr_lines)
+    assert (file.stat().st_mode & 0o777, said.count(str(file))) == (0o600, 1)
+    second = start()
+    assert second.stop() == 0
+    assert file.read_text() == made
+    assert str(file) not in "\n".join(second.stderr_lines)
+    assert made.strip() not in said
+
+
 def test_the_key_is_shown_once_and_stored_nowhere(start: Start, tmp_path: Path) -> None:
     first = start()
     curl_line(first)

@@ -33,7 +33,7 @@ MODELS = {
 }
 BYOK = {
     "FOUNDRY": {"secret": "env:TEST_CUSTOMER_KEY", "routing": True},
-    "LOST": {"secret": "env:TEST_KEY_THAT_IS_NOT_SET", "routing": True},
+    "LOST": {"secret": "env:TEST_OWN_KEY_THAT_IS_NOT_SET", "routing": True},
     "QUIET": {"secret": "env:TEST_CUSTOMER_KEY", "routing": False},
 }
 RULES = [{"keywords": ["sql"], "model": "thinker"}, {"keywords": ["數據庫"], "model": "claude"}]

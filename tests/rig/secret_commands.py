@@ -12,6 +12,7 @@ OLD, NEW, OTHER = (make_master_key() for _ in range(3))
 BOTH = f"{NEW},{OLD}"
 SECRET = "sk-obviously-fake-secret"
 TOKEN = MasterKeys(OLD).seal(SECRET)
+OWN_TOKEN = MasterKeys(OLD).seal("gsk-obviously-fake-secret")
 
 
 def run(*arguments: str | Path, keys: str = "", stdin: bytes = b"") -> Result:

@@ -21,9 +21,9 @@ MAX_LIST_CHARS: Final = 100_000
 class Field:
     """A field of a form. ``parse`` returns the value of a text, or raises ``ValueError`` with what is wrong.
 
-    An empty text is the value None, and is not parsed. A text of blanks is refused. A ``password`` is never shown
-    again. Another text that was refused is shown as ``mask`` returns it. The text of a ``hidden`` field comes back as
-    it was.
+    An empty text is the value None, and is not parsed. A text of blanks is refused. A ``password`` is a secret: its
+    value is sealed, and it is never shown again. Another text that was refused is shown as ``mask`` returns it. The
+    text of a ``hidden`` field comes back as it was.
     """
 
     name: str
@@ -75,13 +75,20 @@ def _find_secret(text: str, masked: str) -> str:
     return f"{where} a secret of this gateway; nothing was written, and nothing is kept of it"
 
 
-def parse_fields(fields: Iterable[Field], typed: Mapping[str, str]) -> dict[str, Any]:
-    """Return the value of each field. Raises ``FieldErrors`` with all that is wrong."""
+def parse_fields(
+    fields: Iterable[Field], typed: Mapping[str, str], seal: Callable[[str], str]
+) -> dict[str, Any]:
+    """Return the value of each field; that of a ``password`` is what ``seal`` returns.
+
+    Raises ``FieldErrors`` with all that is wrong.
+    """
     values: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for field in fields:
         try:
-            values[field.name] = _parse(field, typed.get(field.name, ""))
+            value = _parse(field, typed.get(field.name, ""))
+            is_secret = field.kind == "password" and value is not None
+            values[field.name] = seal(value) if is_secret else value
         except ValueError as error:
             errors[field.name] = str(error)
     if errors:

@@ -1,6 +1,6 @@
 """``FileChange``: a change of a workspace's file, and the warnings that it would bring."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -8,8 +8,10 @@ from typing import Final
 from addon.console.changes.form import AppliedChange, EditedFiles
 from addon.edits.diff import DiffLine, make_diff
 from addon.edits.recording import file_evidence
+from addon.edits.references import find_refused_references, list_references
 from addon.edits.workspace_files import EditError, Plan
 from addon.settings.builder import CheckedFile
+from addon.settings.errors import SettingsError, raise_first
 from addon.settings.overview import find_new_warnings
 from addon.settings.settings import SettingsFiles
 from addon.store.ledger.audit_evidence import Evidence
@@ -27,12 +29,13 @@ class UneditableFileError(EditError):
 
 @dataclass(frozen=True)
 class FileChange:
-    """A change of one file. ``done`` are the lines of its result."""
+    """A change of one file. ``done`` are the lines of its result, ``sealed`` the tokens of secrets that were typed."""
 
     plan: Plan
     subject: str | None = None
     notes: Sequence[str] = ()
     done: Sequence[str] = ()
+    sealed: Collection[str] = ()
 
     @property
     def summary(self) -> str:
@@ -47,7 +50,7 @@ class FileChange:
         return make_diff(self.plan.text_before, self.plan.after)
 
     def check(self, files: EditedFiles) -> Sequence[str]:
-        self._require_change()
+        raise_first(self.find_errors(files))
         checked = self.plan.check(files.loaded)
         if checked.error:
             raise checked.error
@@ -67,13 +70,23 @@ class FileChange:
         return file_evidence(self.plan.file, self.plan.before, self.plan.after)
 
     def apply(self, files: EditedFiles) -> AppliedChange:
-        self._require_change()
+        raise_first(self.find_errors(files))
         self.plan.apply(files.loaded)
         return AppliedChange(self.done)
 
-    def _require_change(self) -> None:
+    def find_errors(self, files: EditedFiles) -> Sequence[SettingsError]:
+        """Return the errors of references to secrets, before any of them is read. Raises ``EditError``.
+
+        Where the file is no TOML, its references are those of its last good text.
+        """
         if self.plan.changes_nothing:
             raise EditError(NOTHING_CHANGES)
+        kept = list_references(self.plan.text_before)
+        if kept is None:
+            last_good = files.loaded.last_good.text(self.plan.file.stem) or b""
+            kept = list_references(last_good.decode(errors="replace")) or frozenset()
+        patterns = files.settings.conf.admin.references
+        return find_refused_references(kept, self.plan, patterns, self.sealed)
 
 
 @dataclass(frozen=True)
@@ -83,11 +96,11 @@ class RevocationChange(FileChange):
     turn_off: Callable[[SettingsFiles], str | None] = field(kw_only=True)
 
     def check(self, files: EditedFiles) -> Sequence[str]:
-        self._require_change()
+        raise_first(self.find_errors(files))
         checked = self.plan.check(files.loaded)
         return [str(checked.error)] if checked.error else self.find_warnings(checked, files)
 
     def apply(self, files: EditedFiles) -> AppliedChange:
-        self._require_change()
+        raise_first(self.find_errors(files))
         warning = self.turn_off(files.loaded)
         return AppliedChange([*self.done, *([warning] if warning else [])])

@@ -141,7 +141,7 @@ class Form:
     current: Callable[[RequestedChange], Mapping[str, str]] = lambda _: {}
     intro: str = ""
     suggest: Callable[[Settings], Mapping[str, Sequence[str]]] = lambda _: {}
-    find_obstacle: Callable[[], str | None] = lambda: None
+    find_obstacle: Callable[[Settings], str | None] = lambda _: None
     confirmation: str = ""
     makes_key: bool = False
     is_final: bool = False

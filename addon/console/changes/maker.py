@@ -17,6 +17,7 @@ from addon.console.changes.file_change import UneditableFileError
 from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form, RequestedChange
 from addon.console.changes.waiting import SECRET_S, ExpiringValues, PendingChange, Preview, Result
 from addon.edits.known_secrets import mask_known_secrets
+from addon.edits.own_keys import seal_secret
 from addon.edits.workspace_files import EditError, lock_workspaces
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.api_keys import make_key
@@ -94,7 +95,7 @@ class ChangeMaker:
 
     async def find_obstacle(self, form: Form) -> str | None:
         """Return why no change can be made with a form, None when one can. Raises BusyError."""
-        return await self._run(form.find_obstacle)
+        return await self._run(lambda: form.find_obstacle(self._settings()))
 
     def suggest(self, form: Form) -> Mapping[str, Sequence[str]]:
         """Return texts that may be typed into the fields of a form."""
@@ -113,7 +114,8 @@ class ChangeMaker:
 
         def plan() -> tuple[RequestedChange, Change, Sequence[str]]:
             refuse_secrets(form.fields, typed, lambda text: mask_known_secrets(text, empty.files.settings))
-            values = parse_fields(form.fields, typed)
+            master_file = empty.files.settings.conf.paths.master_keys
+            values = parse_fields(form.fields, typed, lambda text: seal_secret(text, master_file))
             asked = replace(empty, values=values, random_id=secrets.token_hex(16))
             try:
                 change = form.plan(asked)

@@ -12,7 +12,6 @@ from addon.edits.own_keys import (
     find_no_master_key,
     plan_own_key,
     plan_own_key_removal,
-    seal_secret,
 )
 from addon.edits.workspace_files import EditError, hash_content
 from addon.settings.settings import Settings
@@ -22,8 +21,8 @@ MAX_SECRET_CHARS: Final = 20_000
 SEALED: Final = "The secret is sealed with the gateway's master key. No page, log or difference shows it."
 
 
-def _find_obstacle() -> str | None:
-    fault = find_no_master_key()
+def _find_obstacle(settings: Settings) -> str | None:
+    fault = find_no_master_key(settings.conf.paths.master_keys)
     return fault and f"No secret can be sealed here: {fault}. Make one with: tollgate secrets key"
 
 
@@ -49,15 +48,16 @@ def _plan_add(asked: RequestedChange) -> Change:
         raise FieldErrors({"provider": "has an own key already; change that one"})
     values = {name: asked.values[name] for name in ("secret", "routing")}
     plan = plan_own_key(asked.files.folder, asked.workspace, provider, values)
-    return FileChange(asked.require_same_file(plan), None, [SEALED])
+    return FileChange(asked.require_same_file(plan), None, [SEALED], sealed={values["secret"]})
 
 
 def _plan_set(asked: RequestedChange) -> Change:
     secret = asked.values["secret"]
     changes = {**asked.find_changes(["routing"]), **({} if secret is None else {"secret": secret})}
     plan = plan_own_key(asked.files.folder, asked.workspace, asked.names["provider"], changes)
-    notes = [] if secret is None else [SEALED]
-    return FileChange(asked.require_same_file(plan), None, notes)
+    if secret is None:
+        return FileChange(asked.require_same_file(plan))
+    return FileChange(asked.require_same_file(plan), None, [SEALED], sealed={secret})
 
 
 def _plan_remove(asked: RequestedChange) -> Change:
@@ -69,7 +69,7 @@ def _make_secret_field(hint: str, *, is_required: bool) -> Field:
     return Field(
         "secret",
         "Secret",
-        seal_secret,
+        str,
         f"{hint} A service account is the JSON of its key; AWS is ACCESS_KEY_ID:SECRET_ACCESS_KEY.",
         "password",
         is_required=is_required,
@@ -93,7 +93,7 @@ ADD: Final = Form(
     fields=(
         DIGEST,
         Field("provider", "Provider", kind="select", is_required=True),
-        _make_secret_field("The customer's key of the provider, or a sealed one.", is_required=True),
+        _make_secret_field("The customer's key of the provider.", is_required=True),
         _ROUTING,
     ),
     current=read_digest,

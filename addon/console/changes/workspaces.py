@@ -80,13 +80,16 @@ class TextChange(FileChange):
     """A change of the whole text. It has all errors of the text, with their lines."""
 
     def check(self, files: EditedFiles) -> Sequence[str]:
-        self._require_change()
+        self._raise_with_lines(self.find_errors(files))
         checked = self.plan.check(files.loaded)
         if checked.error:
-            errors = checked.error.all
+            self._raise_with_lines(checked.error.all)
+        return self.find_warnings(checked, files)
+
+    def _raise_with_lines(self, errors: Sequence[SettingsError]) -> None:
+        if errors:
             lines = find_lines(self.plan.after, [one.key for one in errors])
             raise FieldErrors({"text": "\n".join(map(_describe, errors, lines))})
-        return self.find_warnings(checked, files)
 
 
 def _describe(error: SettingsError, line: int | None) -> str:

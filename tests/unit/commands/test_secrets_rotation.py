@@ -14,7 +14,7 @@ from rig.bounds import BOUND_S
 from rig.commands import run_alone
 from rig.configuration import PROVIDER_KEY, model, provider
 from rig.gateway import Gateway
-from rig.secret_commands import BOTH, NEW, OLD, OTHER, SECRET, TOKEN, VARIABLE, run
+from rig.secret_commands import BOTH, NEW, OLD, OTHER, OWN_TOKEN, SECRET, TOKEN, VARIABLE, run
 from rig.settings_files import contents, edit, write_files
 from rig.upstream import Upstream
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     sealed = f"platform_key = 'sealed:{TOKEN}' # once \"sealed:{TOKEN}\""
     edit(tmp_path / PROVIDERS, 'platform_key = "env:OPENAI_KEY"', sealed)
     edit(tmp_path / PROVIDERS, '"env:GROQ_KEY"', f'"sealed:{TOKEN}"')
-    edit(tmp_path / ACME, "", f'\n[byok]\nGROQ = {{ secret = "sealed:{TOKEN}", routing = true }}\n')
+    edit(tmp_path / ACME, "", f'\n[byok]\nGROQ = {{ secret = "sealed:{OWN_TOKEN}", routing = true }}\n')
     return tmp_path
 
 
@@ -53,10 +53,10 @@ def test_rotate_changes_the_sealed_values_and_no_other_bytes(folder: Path) -> No
     )
     after = contents(folder)
     assert {file for file in before if before[file] != after[file]} == {folder / PROVIDERS, folder / ACME}
-    for file in (folder / PROVIDERS, folder / ACME):
-        fresh = set(re.findall(rb"sealed:(gAAAAA[\w=-]+)", after[file])) - {TOKEN.encode()}
+    for file, token in ((folder / PROVIDERS, TOKEN.encode()), (folder / ACME, OWN_TOKEN.encode())):
+        fresh = set(re.findall(rb"sealed:(gAAAAA[\w=-]+)", after[file])) - {token}
         assert len(fresh) == 1
-        assert after[file].replace(fresh.pop(), TOKEN.encode()) == before[file]
+        assert after[file].replace(fresh.pop(), token) == before[file]
     assert after[folder / PROVIDERS].count(TOKEN.encode()) == 1, "the comment's stays"
     assert (folder / ACME).stat().st_mode & 0o777 == 0o640
     after_it = load_settings(folder / "proxy.conf", {VARIABLE: NEW})
@@ -131,7 +131,7 @@ def test_a_file_named_twice_or_by_a_link_is_rotated_once(folder: Path) -> None:
     result = run("rotate", folder / ACME, real, folder / ACME, keys=BOTH)
     assert (result.exit_code, result.stdout.count("1 of 1 sealed secrets sealed again")) == (0, 1)
     assert (folder / ACME).is_symlink()
-    assert TOKEN not in real.read_text()
+    assert OWN_TOKEN not in real.read_text()
 
 
 FORMS = {

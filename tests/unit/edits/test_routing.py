@@ -120,18 +120,19 @@ def test_a_wrong_place_is_refused(workspaces: Path, make: Callable[[Path], objec
 def test_a_secret_is_sealed_on_arrival(tmp_path: Path) -> None:
     key = Fernet.generate_key().decode()
     env = {"TOLLGATE_SECRET_KEY": key}
-    sealed = seal_secret(" a-secret\n", env)
+    file = tmp_path / "master.keys"
+    sealed = seal_secret(" a-secret\n", file, env)
     assert "a-secret" not in sealed
     assert MasterKeys(key).unseal(sealed.removeprefix("sealed:")) == "a-secret"
-    assert seal_secret(sealed, env) == sealed
-    assert find_no_master_key(env) is None
-    assert "no master key is set" in str(find_no_master_key({}))
+    assert find_no_master_key(file, env) is None
+    assert "no master key is set" in str(find_no_master_key(file, {}))
     for text, reason in (
         (" ", "is empty"),
         ("env:X", "is the place of a secret"),
         ("file:x", "is the place"),
+        (sealed, "is sealed already"),
     ):
         with pytest.raises(ValueError, match=reason):
-            seal_secret(text, env)
+            seal_secret(text, file, env)
     with pytest.raises(ValueError, match="no master key"):
-        seal_secret("a-secret", {})
+        seal_secret("a-secret", file, {})

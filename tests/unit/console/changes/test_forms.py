@@ -175,7 +175,7 @@ async def test_a_workspace_is_created_and_changed(maker: ChangeMaker, conf: Path
             own_keys.ADD,
             AT_ACME,
             {"provider": "OPENAI", "secret": "sealed:x"},
-            {"secret": "is not a whole token"},
+            {"secret": "is sealed already"},
         ),
     ],
 )

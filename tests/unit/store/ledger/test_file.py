@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import stat
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from rig.ledger import locked_by_another, read_ids, second_connection
 from rig.sqlite_stores import assert_all_refused, assert_undamaged, ended, open_settle_and_close
 from rig.stores import WORKSPACE, StoreLocation, request, settlement, takes
 
+from addon.store.ledger.connection import open_connection
 from addon.store.protocol import Store, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
 
@@ -106,16 +108,15 @@ async def test_the_ledger_is_readable_by_its_owner_only(store: Store, ledger_pat
     assert stat.S_IMODE(ledger_path.parent.stat().st_mode) == 0o700
 
 
-async def test_behind_a_link_to_a_missing_file_it_is_too(ledger_path: Path, tmp_path: Path) -> None:
+def test_behind_a_link_to_a_missing_file_it_is_too(ledger_path: Path, tmp_path: Path) -> None:
     target = tmp_path / "disk" / "ledger.db"
-    target.parent.mkdir()
-    ledger_path.parent.mkdir()
+    for file in (ledger_path, target):
+        file.parent.mkdir()
     ledger_path.symlink_to(target)
-    store = SqliteStore(ledger_path)
-    await store.settle(ended())
-    modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in target.parent.iterdir()}
+    with closing(open_connection(ledger_path)) as connection:
+        connection.execute("CREATE TABLE written (number)")
+        modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in target.parent.iterdir()}
     assert modes == dict.fromkeys(("ledger.db", "ledger.db-wal", "ledger.db-shm"), 0o600)
-    await store.close()
 
 
 def test_a_mode_that_the_operator_chose_stays(ledger_path: Path) -> None:
