@@ -32,6 +32,7 @@ type WarningKind = Literal[
     "redis_password_bare",
     "console_closed",
     "console_password_common",
+    "open_to_others",
 ]
 type WarningPlace = Literal["workspaces", "workspace", "providers", "models"]
 

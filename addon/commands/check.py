@@ -17,6 +17,7 @@ from addon.commands.check_environment import find_checked_environment
 from addon.commands.options import conf_option, json_option
 from addon.settings.checked_files import CheckedFiles, check_files
 from addon.settings.errors import SettingsError
+from addon.settings.file_access import find_open_files
 from addon.settings.overview import FileWarning, Overview, find_file_warnings
 from addon.text.masking import mask_credentials
 from addon.text.table_formats import format_json
@@ -35,7 +36,8 @@ def check(conf_file: Path, *, as_json: bool, strict: bool) -> None:
     conf_file = conf_file.absolute()
     environment = find_checked_environment(conf_file, os.environ)
     checked = check_files(conf_file, environment.env)
-    warnings = find_file_warnings(checked.settings) if checked.settings else []
+    settings = checked.settings
+    warnings = [*find_file_warnings(settings), *find_open_files(settings)] if settings else []
     is_good = not checked.errors and not (strict and warnings)
     if as_json:
         report = _make_report(checked, warnings, is_good=is_good)

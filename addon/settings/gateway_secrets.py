@@ -106,7 +106,7 @@ def load_gateway_secrets(
         paths |= {key_file: _MASTER_KEY, conf.paths.database: f"{conf_file}: paths.database"}
         if conf.listen.tls_certificate:
             paths[conf.listen.tls_certificate] = f"{conf_file}: listen.tls_certificate"
-        for key, value in _list_settings(conf):
+        for key, value in list_conf_secrets(conf):
             if isinstance(value, SecretStr):
                 values[value.get_secret_value()] = f"{conf_file}: {key}"
             else:
@@ -117,21 +117,21 @@ def load_gateway_secrets(
     return GatewaySecrets.of(uses, paths, values)
 
 
+def list_conf_secrets(table: BaseModel, *path: str) -> Iterator[tuple[str, SecretReference | SecretStr]]:
+    """Yield each reference and each secret in proxy.conf, or in a table of it, with its key."""
+    for name in type(table).model_fields:
+        value: Any = getattr(table, name)
+        if isinstance(value, BaseModel):
+            yield from list_conf_secrets(value, *path, name)
+        elif isinstance(value, SecretReference | SecretStr):
+            yield join_key_path(*path, name), value
+
+
 def _read(reference: SecretReference, conf_file: Path, secrets: Secrets) -> SecretStr | None:
     with suppress(ValueError):
         if text := secrets.read(reference, conf_file.parent):
             return SecretStr(text)
     return None
-
-
-def _list_settings(table: BaseModel, *path: str) -> Iterator[tuple[str, SecretReference | SecretStr]]:
-    """Yield each reference and each secret in a table, with its key."""
-    for name in type(table).model_fields:
-        value: Any = getattr(table, name)
-        if isinstance(value, BaseModel):
-            yield from _list_settings(value, *path, name)
-        elif isinstance(value, SecretReference | SecretStr):
-            yield join_key_path(*path, name), value
 
 
 def _list_digests(secret: str) -> Iterator[bytes]:
