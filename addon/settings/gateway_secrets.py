@@ -34,7 +34,6 @@ from addon.settings.value_types import SecretReference
 
 _MASTER_KEY: Final = "the master key"
 _BETWEEN_KEYS: Final = re.compile(r"[,\s]+")
-_JSON_SECRETS: Final = ("private_key", "SecretAccessKey")
 _AWS_PARTS: Final = (2, 3)
 _MIN_PART_CHARS: Final = 8
 """A part of a secret that is shorter is in others by chance."""
@@ -62,14 +61,14 @@ class GatewaySecrets:
         """Return the places of ``uses``, of other files by path, and of other secrets by value."""
         variables = {KEY_VARIABLE: _MASTER_KEY, KEY_FILE_VARIABLE: _MASTER_KEY}
         real_paths = {find_real_path(path): place for path, place in paths.items()}
-        digests = {digest: place for text, place in values.items() for digest in _list_digests(text)}
+        digests = {digest: place for text, place in values.items() for digest in _list_all_digests(text)}
         for file, key, reference, secret in uses:
             place = f"{file}: {key}"
             variables |= dict.fromkeys(list_variables(reference), place)
             if reference.kind == "file":
                 real_paths[find_real_path(file.parent / reference.name)] = place
             if secret:
-                digests |= dict.fromkeys(_list_digests(secret.get_secret_value()), place)
+                digests |= dict.fromkeys(_list_all_digests(secret.get_secret_value()), place)
         return cls(variables, real_paths, digests)
 
     def find_reference(self, reference: SecretReference, folder: Path) -> str | None:
@@ -80,10 +79,12 @@ class GatewaySecrets:
         return next(filter(None, used), None)
 
     def find_secret(self, secret: SecretStr | None) -> str | None:
-        """Return the place that uses the same secret, or a part of it, None where there is none."""
+        """Return the place that uses the same secret, or one that this is a part of, None where there is none."""
         if secret is None:
             return None
-        used = (self.by_digest.get(digest) for digest in _list_digests(secret.get_secret_value()))
+        used = (
+            self.by_digest.get(digest) for digest in _list_digests(_list_forms(secret.get_secret_value()))
+        )
         return next(filter(None, used), None)
 
 
@@ -134,25 +135,33 @@ def _read(reference: SecretReference, conf_file: Path, secrets: Secrets) -> Secr
     return None
 
 
-def _list_digests(secret: str) -> Iterator[bytes]:
-    for text in _list_forms(normalize("NFC", secret.strip())):
-        yield sha256(text.encode(errors="surrogatepass")).digest()
+def _list_all_digests(secret: str) -> list[bytes]:
+    return _list_digests([*_list_forms(secret), *_list_parts(secret)])
+
+
+def _list_digests(texts: Iterable[str]) -> list[bytes]:
+    return [sha256(text.encode(errors="surrogatepass")).digest() for text in texts]
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Yield a secret, and the parts of it that are secrets themselves.
+    """Yield a secret, and the private key of a service account: its JSON may be written in many ways."""
+    yield normalize("NFC", secret.strip())
+    yield from _list_json_parts(secret, "private_key")
 
-    These are the key of AWS credentials and of a service account, and the password of a URL.
-    """
-    yield secret
-    parts: list[Any] = []
-    with suppress(ValueError, RecursionError):
-        if secret.startswith("{"):
-            table = json.loads(secret)
-            parts += [table.get(name) for name in _JSON_SECRETS]
-        else:
-            parts.append(unquote(urlsplit(secret).password or ""))
-    words = secret.split(":")
-    if len(words) in _AWS_PARTS:
-        parts.append(words[1])
-    yield from (part.strip() for part in parts if isinstance(part, str) and len(part) >= _MIN_PART_CHARS)
+
+def _list_parts(secret: str) -> Iterator[str]:
+    """Yield what is a secret by itself: the key of AWS credentials, and the password of a URL."""
+    yield from _list_json_parts(secret, "SecretAccessKey")
+    words = secret.strip().split(":")
+    parts = [words[1]] if len(words) in _AWS_PARTS else []
+    with suppress(ValueError):
+        parts.append(unquote(urlsplit(secret).password or ""))
+    yield from (part for part in parts if len(part) >= _MIN_PART_CHARS)
+
+
+def _list_json_parts(secret: str, name: str) -> Iterator[str]:
+    if secret.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            part: Any = json.loads(secret).get(name)
+            if isinstance(part, str):
+                yield part.strip()
