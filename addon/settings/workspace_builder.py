@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-
 from pydantic import SecretStr
 
 from addon.settings.errors import (
