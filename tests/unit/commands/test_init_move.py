@@ -114,9 +114,16 @@ def test_an_edited_catalog_goes_along_as_a_copy(checkout: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "case", ["a gateway runs", "the ledger is in use", "inside", "not empty", "fails late"]
+    ("case", "reason"),
+    [
+        ("a gateway runs", "stop it first"),
+        ("the ledger is in use", "another program uses it"),
+        ("inside", "name a folder outside"),
+        ("not empty", "name a new folder"),
+        ("fails late", "so nothing is moved"),
+    ],
 )
-def test_a_refused_move_changes_nothing(checkout: Path, tmp_path: Path, case: str) -> None:
+def test_a_refused_move_changes_nothing(checkout: Path, tmp_path: Path, case: str, reason: str) -> None:
     new = tmp_path / "srv"
     if case == "inside":
         new = checkout / "here"
