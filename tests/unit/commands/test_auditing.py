@@ -15,6 +15,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from rig.audit import die_during
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
 from rig.ledger import locked_by_another
@@ -22,6 +23,7 @@ from rig.secret_commands import BOTH, TOKEN, VARIABLE
 from rig.settings_files import ACME, HASH_A, MODELS, edit, write_files
 
 from addon.cli import COMMANDS, main
+from addon.edits.recording import file_evidence
 from addon.store.ledger.audit import find_lines
 from addon.store.ledger.audit_chain import read_chain
 from addon.store.ledger.audit_spool import AuditSpool
@@ -211,6 +213,16 @@ def test_a_missing_ledger_gets_the_line_when_it_is_made(folder: Path) -> None:
     assert not database(folder).exists()
     run("wallet", "credit", "acme", "50")
     assert [line["action"] for line in lines(folder)] == ["wallet credit", "keys revoke"]
+
+
+def test_a_command_that_died_is_judged_before_its_file_changes_again(folder: Path) -> None:
+    file = folder / ACME
+    before, after = file.read_bytes(), file.read_text() + "# by a command\n"
+    die_during(AuditSpool(database(folder)), file_evidence(file, before, after))
+    file.write_text(after)
+    run("workspaces", "set", "acme", "--name", "Another")
+    found = [(line["action"], line["outcome"]) for line in lines(folder)]
+    assert found == [("workspaces set", "made"), ("keys set", "made")]
 
 
 def test_a_log_that_can_not_be_written_stops_all_but_a_revocation(folder: Path) -> None:
