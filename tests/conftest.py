@@ -20,6 +20,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import Configuration, model, new_key, provider, workspace
 from rig.failure_lines import pytest_configure  # noqa: F401
 from rig.gateway import Gateway
+from rig.gateway_in_use import Conservation
 from rig.parallel_run import pytest_addoption, pytest_runtestloop  # noqa: F401
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.redis_stores import rig  # noqa: F401
@@ -194,10 +195,21 @@ def upstream(upstreams: dict[str, Any]) -> Iterator[Upstream]:
     assert tester.failures == []
 
 
+@pytest.fixture(scope="session")
+def _shared_conservation(_shared_gateway: Gateway) -> Conservation:
+    return Conservation(_shared_gateway)
+
+
 @pytest.fixture
-def gateway(_shared_gateway: Gateway, upstream: Upstream) -> Gateway:
-    """The gateway that all tests share, with ``upstream`` in its initial state."""
-    return _shared_gateway
+def gateway(
+    _shared_gateway: Gateway, _shared_conservation: Conservation, upstream: Upstream
+) -> Iterator[Gateway]:
+    """The gateway that all tests share, with ``upstream`` in its initial state.
+
+    The test fails if its calls did not give back all that they took.
+    """
+    yield _shared_gateway
+    _shared_conservation.check(upstream.close_idle_connections)
 
 
 @pytest.fixture

@@ -63,6 +63,16 @@ class InFlightCalls:
         self._by_workspace: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    @property
+    def workspace_calls(self) -> int:
+        """The calls in flight, as they are counted for each workspace."""
+        return sum(self._by_workspace.values())
+
+    @property
+    def tasks(self) -> int:
+        """How much work of calls goes on without them."""
+        return len(self._tasks)
+
     async def close(self) -> None:
         """Wait until the calls that were cut off have ended and all rows are written. Then the store may close."""
         try:

@@ -34,6 +34,16 @@ class BodyBudget:
         self._bytes_of: dict[str, int] = {}
         self._reading: dict[str, int] = {}
 
+    @property
+    def workspace_bytes(self) -> int:
+        """The same bytes, as they are counted for each workspace."""
+        return sum(self._bytes_of.values())
+
+    @property
+    def reading(self) -> int:
+        """How many bodies are being read."""
+        return sum(self._reading.values())
+
     def begin(self, call: Call) -> None:
         """Count a body that is being read. Raises Refusal ``rate_limit_unavailable``."""
         workspace_id = call.exchange.workspace.id

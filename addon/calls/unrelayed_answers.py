@@ -34,6 +34,11 @@ class UnrelayedAnswers:
         self._bounds: dict[asyncio.Timeout, bool] = {}
         self._is_closed = False
 
+    @property
+    def count(self) -> int:
+        """How many are read now."""
+        return len(self._bounds)
+
     async def read_rest(
         self, call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, clock: Clock
     ) -> None:

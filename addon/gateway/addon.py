@@ -72,7 +72,7 @@ class Gateway(ClientHooks):
 
     def use(self, settings: Settings, files: SettingsFiles | None) -> None:
         """Set up the services with ``settings``. For ``files`` see ``Lifecycle``. Raises StoreUnavailable."""
-        self._lifecycle = Lifecycle(files, settings, self._new_id)
+        self._lifecycle = Lifecycle(files, settings, self._new_id, self.clients.connections)
 
     async def running(self) -> None:
         """Start under mitmdump or mitmweb, which bind their default port before they read our options."""

@@ -7,7 +7,7 @@ supervisor has both.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed_answers import UnrelayedAnswers
+from addon.gateway.in_use import Process, find_left, read_in_use
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.runtime.listening import bind
 from addon.runtime.taken_ports import name_setting
@@ -38,6 +39,7 @@ from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connector import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
+from addon.wire.connection import Connection
 from policies.circuit_breaker import CircuitScope, count_circuits
 from policies.model import Mode
 
@@ -50,10 +52,17 @@ log = logging.getLogger("tollgate.lifecycle")
 class Lifecycle:
     """The services of one gateway process. ``deps`` is for its calls, with the latest good settings.
 
-    ``files`` is None in a worker, whose supervisor watches the files and has the admin port.
+    ``files`` is None in a worker, whose supervisor watches the files and has the admin port. ``connections`` returns
+    those of clients.
     """
 
-    def __init__(self, files: SettingsFiles | None, settings: Settings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        files: SettingsFiles | None,
+        settings: Settings,
+        new_id: Callable[[], str],
+        connections: Callable[[], Collection[Connection]] = tuple,
+    ) -> None:
         self.metrics = Metrics(VERSION)
         measured = MeasuredStore(open_store(settings.conf), self.metrics)
         self.store: Store = measured
@@ -61,6 +70,7 @@ class Lifecycle:
         self.audit = AuditDrain(settings.conf.paths.database)
         self.platform_keys = PlatformKeys(self.metrics)
         self.deps = self._make_deps(settings, new_id)
+        self.process = Process(self.deps, connections, lambda: measured.held)
         self.providers: Iterable[str] = settings.providers
         self.sandbox: Sandbox | None = None
         self.sandbox_url = ""
@@ -153,6 +163,10 @@ class Lifecycle:
         if self.sandbox:
             await self.sandbox.stop()
         await self.deps.access_tokens.close()
+        if left := find_left(self.process):
+            # Of a process that lives on, this would be used up in the end.
+            fields = {"event": "not given back", "in_use": left}
+            log.error("calls have ended and not given back all that they took: %s", left, extra=fields)
         await self.deps.pool.close()
         await self.store.close()
 
@@ -168,7 +182,7 @@ class Lifecycle:
                 log.exception("the store could not be maintained")
             self._measure()
 
-    def _measure(self) -> None:
+    def _measure(self, *, whole: bool = False) -> None:
         """Set the gauges of values that change without a call. In workers they are as old as the last maintenance."""
         self.platform_keys.measure()
         pool = self.deps.pool.stats()
@@ -176,6 +190,7 @@ class Lifecycle:
             open_now=pool.open, idle_now=pool.idle, opened=pool.opened, reused=pool.reused
         )
         self.metrics.set_dropped_log_lines(count_dropped_lines())
+        self.metrics.set_in_use(read_in_use(self.process, whole=whole))
         counts = count_circuits(self.store.open_circuits())
         kinds: tuple[tuple[Mode, CircuitScope], ...] = (
             ("payg", "all"),
@@ -237,7 +252,7 @@ class Lifecycle:
         return self.metrics.read_gauges()
 
     def _measure_now(self) -> None:
-        self._measure()
+        self._measure(whole=True)
         if self.watcher:
             self.metrics.set_settings_age(self.watcher.age_s)
             self.metrics.set_reload_failed(failed=bool(self.watcher.error or self.fault))

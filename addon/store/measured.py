@@ -76,6 +76,11 @@ class MeasuredStore:
     async def credit(self, entry: WalletEntry) -> bool:
         return await self._watch(self._store.credit(entry))
 
+    @property
+    def held(self) -> int:
+        """How many holds wait for their call to end."""
+        return len(self._held)
+
     known_circuits = property(attrgetter("_store.known_circuits"))
     probes = property(attrgetter("_store.probes"))
 

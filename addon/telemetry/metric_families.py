@@ -141,6 +141,7 @@ _FAMILIES: Iterable[Family] = (
         "counter",
         "Requests sent on a connection that had served others.",
     ),
+    Family("tollgate_in_use", "gauge", "How much is in use of what calls take and give back.", ("resource",)),
     # Each worker has its own view of the keys (add up), but all workers read the same circuits and files (maximum).
     Family(
         "tollgate_platform_keys",

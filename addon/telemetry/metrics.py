@@ -247,6 +247,10 @@ class Metrics:
         """Set how many log lines of this process could not be written since its start."""
         self._log_lines_dropped[0] = total
 
+    def set_in_use(self, counts: Mapping[str, int]) -> None:
+        """Set how much of each bounded resource is in use."""
+        _set(self._metrics["tollgate_in_use"], {(name,): count for name, count in counts.items()})
+
     def set_broken_files(self, files: Sequence[Path]) -> None:
         """Set which settings files do not load. A file that is missing now becomes 0."""
         counts = dict.fromkeys((f"{file.parent.name}/{file.name}" for file in files[:MAX_NAMED_FILES]), 1)

@@ -95,6 +95,7 @@ class IdleConnections:
         """Close all idle connections."""
         for socket in list(self._all):
             self.close(socket)
+        self._cancel_sweep()  # Its timer runs on where all were taken.
 
     def forget_closed(self, socket: ProviderSocket) -> None:
         """Remove ``socket``, if its provider has closed it while it was idle."""
@@ -123,8 +124,7 @@ class IdleConnections:
         return self._idle_s
 
     def _sweep_at(self, due_s: float) -> None:
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        self._cancel_sweep()
         self._sweep_timer = asyncio.get_running_loop().call_at(due_s, self._sweep)
 
     def _sweep(self) -> None:
@@ -142,6 +142,10 @@ class IdleConnections:
         idle.remove(socket)
         if not idle:
             del self.by_origin[socket.origin]
-        if not self._all and self._sweep_timer is not None:
+        if not self._all:
+            self._cancel_sweep()
+
+    def _cancel_sweep(self) -> None:
+        if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None

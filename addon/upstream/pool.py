@@ -18,6 +18,7 @@ from addon.upstream.connection import UpstreamConnection
 from addon.upstream.connector import Connector
 from addon.upstream.idle_connections import IdleConnections
 from addon.upstream.origin import Origin, Unreachable
+from addon.upstream.pool_stats import PoolStats
 from addon.upstream.provider_socket import ProviderSocket
 from addon.upstream.semaphores import KeyedSemaphores
 
@@ -42,16 +43,6 @@ class PoolLimits:
 
 
 DEFAULT_LIMITS = PoolLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class PoolStats:
-    """Connections that are ``open`` now, ``idle`` ones included, and how many were ``opened`` and ``reused`` so far."""
-
-    open: int
-    idle: int
-    opened: int
-    reused: int
 
 
 class PoolFull(Exception):  # noqa: N818  (it names what happened, as ``Unreachable`` does)
@@ -128,7 +119,18 @@ class Pool:
 
     def stats(self) -> PoolStats:
         """Return the numbers for the metrics."""
-        return PoolStats(len(self._open), len(self._idle), self._opened, self._reused)
+        workspaces, origins = self._workspaces, self._origins
+        return PoolStats(
+            open=len(self._open),
+            idle=len(self._idle),
+            opened=self._opened,
+            reused=self._reused,
+            leased=len(self._leases),
+            connecting=len(self._connecting),
+            workspace_places=workspaces.all_in_use,
+            origin_places=origins.all_in_use,
+            waiting=workspaces.waiting + origins.waiting,
+        )
 
     def set_proxy(self, proxy: EgressProxy | None) -> None:
         """Make new connections through ``proxy``. Close connections of another setting as soon as they are idle."""

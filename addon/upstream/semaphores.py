@@ -17,6 +17,16 @@ class KeyedSemaphores[Key: Hashable]:
         """Return how many keys are in use."""
         return len(self._in_use.keys() | self._waiters.keys())
 
+    @property
+    def all_in_use(self) -> int:
+        """How many hold a semaphore, of any key."""
+        return sum(self._in_use.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for one."""
+        return sum(map(len, self._waiters.values()))
+
     def in_use(self, key: Key) -> int:
         """Return how many hold the semaphore of ``key``."""
         return self._in_use.get(key, 0)

@@ -4,14 +4,16 @@ import asyncio
 import resource
 from contextlib import suppress
 
+from mitmproxy import connection as mitmproxy_connection
 from mitmproxy import ctx
-from mitmproxy.connection import Client, Connection
+from mitmproxy.connection import Client
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.server import ConnectionHandler
 
 from addon.runtime.keepalive import keep_alive
 from addon.runtime.read_buffer import new_read_buffer
 from addon.wire.client_connection import ClientConnection, WireConfig
+from addon.wire.connection import Connection
 from addon.wire.mitmproxy_layers import GatewayLayer
 
 CLOSE_TIMEOUT_S = 5.0
@@ -76,6 +78,10 @@ class Clients:
         """Return a new innermost layer for a client connection."""
         return kind(context, self._find)
 
+    def connections(self) -> list[Connection]:
+        """Return the connections whose protocol is known."""
+        return [one.connection for one in self.open.values() if one.connection]
+
     def find(self, peer: tuple[str, int]) -> Client | None:
         """Return the client with the address ``peer``, or None. This looks at every connection."""
         return next((one.client for one in self.open.values() if one.client.peername[:2] == peer), None)
@@ -125,7 +131,7 @@ class Clients:
 def _replace_reading(handler: ConnectionHandler, one: ClientConnection) -> None:
     """Let ``one`` read the client in place of ``handler``. Our handlers open no other connection."""
 
-    async def handle_connection(connection: Connection) -> None:  # noqa: ARG001
+    async def handle_connection(connection: mitmproxy_connection.Connection) -> None:  # noqa: ARG001
         await one.run()
 
     handler.handle_connection = handle_connection  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.telemetry.log_limits import LogLimit
-from addon.text.http_heads import Field, Response
+from addon.text.http_heads import Field, Headers, RequestHead, Response, Version
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
@@ -18,6 +18,11 @@ log = logging.getLogger("tollgate.wire")
 
 ServeStream = Callable[[Stream], Awaitable[None]]
 """Answers one request. A connection runs it once for each stream, in a task that it owns and never cancels."""
+
+
+def empty_head(version: Version) -> RequestHead:
+    """Return the head of a request that could not be read."""
+    return RequestHead("GET", "/", version, Headers())
 
 
 class DateField:
@@ -173,6 +178,11 @@ class Connection(ABC):
     def stream_count(self) -> int:
         """How many streams have a task."""
         return len(self._streams)
+
+    @property
+    def used_window_bytes(self) -> tuple[int, int]:
+        """How much of the windows of the connection and of its streams is not given back yet. HTTP/1 has none."""
+        return 0, 0
 
     async def wait_for_tasks(self) -> None:
         """Wait until no stream has a task. A call settles even when its client is gone."""

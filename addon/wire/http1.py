@@ -17,15 +17,12 @@ from addon.text.http1_heads import (
     parse_request_head,
     request_framing,
 )
-from addon.text.http_heads import Headers, RequestHead
-from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings
+from addon.text.http_heads import RequestHead
+from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings, empty_head
 from addon.wire.http1_stream import Http1Stream
 from addon.wire.request_buffer import HeadTooLargeError, RequestBuffer
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
-
-EMPTY_HEAD = RequestHead("GET", "/", "1.1", Headers())
-"""The head of a request that could not be read."""
 
 
 class Http1Connection(Connection):
@@ -251,7 +248,7 @@ class Http1Connection(Connection):
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer a request that does not become a call, and close."""
-        stream = self._new_stream(EMPTY_HEAD, Framing(0))
+        stream = self._new_stream(empty_head("1.1"), Framing(0))
         stream.is_last = True
         response = self.settings.refuse(refusal)
         stream.respond_now(response)

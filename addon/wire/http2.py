@@ -14,11 +14,11 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
 from addon.text.http2_heads import HeadTooLargeError, MalformedError, parse_request_head
-from addon.text.http_heads import Headers, RequestHead
-from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings
+from addon.text.http_heads import RequestHead
+from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings, empty_head
 from addon.wire.http2_deadline import Http2Deadline
 from addon.wire.http2_frames import GOAWAY, Frame, FrameBudgets, FrameError, FrameReader
-from addon.wire.http2_library import MAX_STREAMS, bound_settings, build_h2
+from addon.wire.http2_library import MAX_CALLS, MAX_STREAMS, bound_settings, build_h2, used_window_bytes
 from addon.wire.http2_output import GoAways, Http2Output
 from addon.wire.http2_stream import Http2Stream
 from addon.wire.stream import Stream
@@ -26,12 +26,8 @@ from policies.refusal import Refusal
 
 log = logging.getLogger("tollgate.wire")
 
-MAX_CALLS: Final = 2 * MAX_STREAMS
-"""Streams with a task: open streams, and streams that the client reset while their call goes on."""
 MAX_BUFFERED_BYTES: Final = 1_048_576
 """Toward a client that reads nothing. Past the high-water mark, only heads and replies to control frames are sent."""
-EMPTY_HEAD = RequestHead("GET", "/", "2", Headers())
-"""The head of a request that could not be read."""
 
 
 class Http2Connection(Connection):
@@ -142,7 +138,7 @@ class Http2Connection(Connection):
     def _refuse(self, event: events.RequestReceived, refusal: Refusal) -> None:
         """Answer a request that does not become a call."""
         self._budgets.resets.take(1, self._loop.time())
-        stream = self._new_stream(event.stream_id, EMPTY_HEAD)
+        stream = self._new_stream(event.stream_id, empty_head("2"))
         stream.request_has_ended = event.stream_ended is not None
         stream.respond_now(self.settings.refuse(refusal))
 
@@ -165,6 +161,10 @@ class Http2Connection(Connection):
             stream.mark_client_gone()
             stream.close(None)
             self._after_removal()
+
+    @property
+    def used_window_bytes(self) -> tuple[int, int]:
+        return used_window_bytes(self._h2)
 
     # The end of a stream.
 

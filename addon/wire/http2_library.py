@@ -6,6 +6,7 @@ from typing import Any, Final
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
+from h2.windows import WindowManager
 from hpack import Encoder
 
 from addon.text.http2_heads import MAX_LIST_BYTES, encode_literals
@@ -13,6 +14,8 @@ from addon.wire.http2_frames import PREFACE
 
 MAX_STREAMS: Final = 100
 """How many streams may be open at once, as advertised."""
+MAX_CALLS: Final = 2 * MAX_STREAMS
+"""Streams with a task: open streams, and streams that the client reset while their call goes on."""
 CONNECTION_WINDOW_BYTES: Final = 1_048_576
 """The unread bytes of all bodies of a connection together. The window of a stream is RFC 9113's 65,535."""
 MAX_TABLE_BYTES: Final = 4_096
@@ -54,6 +57,17 @@ def build_h2() -> H2Connection:
     h2.local_settings = Settings(client=False, initial_values=settings)
     h2.receive_data(PREFACE)
     return h2
+
+
+def used_window_bytes(h2: H2Connection) -> tuple[int, int]:
+    """Return how many bytes of the connection's window, and of the windows of its streams, are not given back yet."""
+    # The library has no public name for what it has taken back and not announced yet.
+    streams = [stream._inbound_window_manager for stream in h2.streams.values()]
+    return _used_bytes(h2._inbound_flow_control_window_manager), sum(map(_used_bytes, streams))
+
+
+def _used_bytes(window: WindowManager) -> int:
+    return window.max_window_size - window.current_window_size - window._bytes_processed
 
 
 def bound_settings(h2: H2Connection) -> None:

@@ -16,12 +16,13 @@ from addon.calls.responses import make_error_response, make_gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.settings.settings import Settings, load_settings
 from addon.text.errors import ErrorAnswer, refusal_error
-from addon.upstream.pool import PoolStats
+from addon.upstream.pool_stats import PoolStats
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
 from policies.call_stages import Stage
 from rig.call_stages import make_dependencies
 from rig.configuration import Configuration, model, provider, workspace
+from rig.conservation import assert_given_back, assert_pool_empty
 from rig.simulation import CALM, Faults, Outcome, World, simulate
 from rig.simulation.clients import Answer, Client, ClientBehaviour
 from rig.simulation.provider import Generated, Provider
@@ -71,7 +72,9 @@ class Runs:
         """End all calls and close everything."""
         await self.server.stop()
         await self.deps.in_flight.close()
+        assert_given_back(self.deps, self.server.connections)
         await self.deps.pool.close()
+        assert_pool_empty(self.deps.pool)
         await self.deps.store.close()
 
     async def _serve(self, stream: Stream) -> None:

@@ -72,6 +72,7 @@ class Gateway:
         if kind is None:
             assert code == 0, f"exit code {code} after SIGTERM; stderr:\n{self.stderr}"
             self.assert_no_secret_logged()
+            self.assert_all_given_back()
 
     @property
     def key(self) -> str:
@@ -252,6 +253,11 @@ class Gateway:
         hashes = [key_hash(key).removeprefix("sha256:") for key in self.keys.values()]
         for secret in (*self.keys.values(), *hashes, PROVIDER_KEY, *others):
             assert secret not in written, f"a secret was logged: {secret[:6]}…"
+
+    def assert_all_given_back(self) -> None:
+        """Check that no process of the gateway ended with something in use that its calls had taken."""
+        left = [line["in_use"] for line in self.logs if line.get("event") == "not given back"]
+        assert not left, f"not given back: {left}"
 
     def _read_stdout(self, pipe: IO[str]) -> None:
         for line in pipe:

@@ -12,6 +12,7 @@ from addon.wire.http2 import Http2Connection
 from addon.wire.transport import ClientSocket
 from policies.refusal import Refusal
 from rig.bounds import BOUND_S
+from rig.conservation import assert_windows_open
 
 
 def refuse(refusal: Refusal) -> Response:
@@ -55,6 +56,7 @@ class AcceptedConnection(asyncio.Protocol):
         self._connection.data_received(data)
 
     def eof_received(self) -> bool:
+        assert_windows_open(self._connection)
         self._connection.eof_received()
         return True
 
@@ -93,6 +95,8 @@ async def serve_http2(
         yield server
     finally:
         listener.close()
+        for connection in server.connections:
+            assert_windows_open(connection)
         for transport in server.transports:
             transport.abort()
         async with asyncio.timeout(BOUND_S):

@@ -12,6 +12,7 @@ from addon.settings.settings import Settings, load_settings
 from rig.bounds import BOUND_S
 from rig.call_stages import make_dependencies
 from rig.configuration import Configuration, model, provider, workspace
+from rig.conservation import assert_given_back, assert_pool_empty
 
 KEY, OTHER_KEY = f"tg_{'a':0<40}", f"tg_{'b':0<40}"
 MAX_IN_FLIGHT = 3
@@ -50,9 +51,9 @@ async def running_process(settings: Settings, database: Path) -> AsyncIterator[D
     deps = make_dependencies(settings, database)
     yield deps
     await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
-    assert not deps.in_flight.calls
-    assert deps.bodies.bytes == 0
+    assert_given_back(deps)
     await deps.pool.close()
+    assert_pool_empty(deps.pool)
     await deps.store.close()
 
 

@@ -12,6 +12,7 @@ from addon.upstream.connector import SocketConnector
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.pool import Pool, PoolLimits
 from rig.bounds import BOUND_S
+from rig.conservation import assert_pool_empty
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
 
@@ -24,7 +25,7 @@ async def pool_of(limits: PoolLimits | None = None, **options: Any) -> AsyncIter
     finally:
         async with asyncio.timeout(BOUND_S):
             await pool.close()
-        assert pool.stats().open == pool.stats().idle == 0
+        assert_pool_empty(pool)
 
 
 async def acquire(pool: Pool, origin: Origin, workspace: str = "acme", **options: Any) -> UpstreamConnection:

@@ -20,6 +20,7 @@ from addon.calls.responses import make_error_response
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.settings.settings import Settings
 from addon.store.ledger.verify import verify
+from addon.store.measured import MeasuredStore
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable, WalletEntry
 from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
@@ -30,6 +31,7 @@ from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
+from rig.conservation import assert_given_back, assert_pool_empty
 from rig.simulation.processes import Process
 from rig.simulation.run import World
 from rig.simulation.wire_server import WireServer
@@ -54,6 +56,7 @@ class SimulatedGateway:
         self._process = Process(world.loop)
         self.metrics = Metrics("simulated")
         self.store = SqliteStore(database, world.clock)
+        self._measured = MeasuredStore(self.store, self.metrics)
         self.pool = Pool(SocketConnector())
         self.deps = self._make_deps(settings)
         refused = WireSettings(
@@ -68,11 +71,11 @@ class SimulatedGateway:
         return Dependencies(
             settings=settings,
             catalog=PublicCatalog(settings.models),
-            store=self.store,
+            store=self._measured,
             pool=self.pool,
             platform_keys=platform_keys,
             access_tokens=AccessTokens(self.pool, clock=clock),
-            in_flight=InFlightCalls(self.store, platform_keys, self.metrics, bodies, clock),
+            in_flight=InFlightCalls(self._measured, platform_keys, self.metrics, bodies, clock),
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,
             clock=clock,
@@ -112,12 +115,12 @@ class SimulatedGateway:
         self._server.cut_off()
         await self._server.wait_until_gone()
         await in_flight.close()
-        assert not in_flight.calls
-        assert self.deps.bodies.bytes == 0
         self._maintenance.cancel()
         await asyncio.gather(self._maintenance, return_exceptions=True)
         await self.deps.access_tokens.close()
+        assert_given_back(self.deps, self._server.connections, lambda: self._measured.held)
         await self.pool.close()
+        assert_pool_empty(self.pool)
         await self.store.close()
 
     async def credit(self, workspace: str, amount_nanousd: int) -> None:

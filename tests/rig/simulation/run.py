@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from addon.gateway.in_use import find_timers
 from rig.simulation.loop import MAX_STEPS, SimulatedClock, SimulatedLoop
 from rig.simulation.network import Network
 from rig.simulation.trace import Trace, first_difference
@@ -33,7 +35,7 @@ class World:
 class Outcome[Result]:
     """The outcome of a run. ``errors``: uncaught exceptions and log lines of the level error.
 
-    ``left``: tasks and connections that did not end.
+    ``left``: tasks, connections and timers of the gateway's code that did not end.
     """
 
     seed: int
@@ -51,9 +53,14 @@ def simulate[Result](
     *,
     max_steps: int = MAX_STEPS,
     eager_tasks: bool = False,
+    may_leave: bool = False,
 ) -> Outcome[Result]:
-    """Run ``main`` with ``seed``. Raise what it raises, ``Deadlock`` and ``TooManySteps``."""
+    """Run ``main`` with ``seed``. Raise what it raises, ``Deadlock`` and ``TooManySteps``.
+
+    Fail where anything is left after it, unless it ``may_leave`` something.
+    """
     random, errors = Random(seed), list[str]()
+    descriptors = len(os.listdir("/dev/fd"))
 
     def make_loop() -> SimulatedLoop:
         return SimulatedLoop(random, max_steps=max_steps, eager_tasks=eager_tasks)
@@ -65,7 +72,10 @@ def simulate[Result](
         began_s = loop.time()
         result, left = runner.run(_run(world, main))
         loop.trace.add(loop.time(), "result", result)
-        return Outcome(seed, result, loop.trace, loop.steps, loop.time() - began_s, errors, left)
+        ran = Outcome(seed, result, loop.trace, loop.steps, loop.time() - began_s, errors, left)
+    more = len(os.listdir("/dev/fd")) - descriptors
+    assert may_leave or (not left and more <= 0), f"seed {seed}: left are {left}, and {more} open files"
+    return ran
 
 
 class _ErrorCollector(logging.Handler):
@@ -92,7 +102,8 @@ def _collect_errors(errors: list[str]) -> Iterator[None]:
 async def _run[Result](world: World, main: Callable[[World], Awaitable[Result]]) -> tuple[Result, list[str]]:
     result = await main(world)
     others = asyncio.all_tasks() - {asyncio.current_task()}
-    return result, sorted([*map(_name_of, others), *world.network.open.values()])
+    timers = [f"timer {timer._callback.__qualname__}" for timer in find_timers(world.loop)]
+    return result, sorted([*map(_name_of, others), *timers, *world.network.open.values()])
 
 
 def compare(one: Outcome[Any], other: Outcome[Any]) -> str:

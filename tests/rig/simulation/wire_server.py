@@ -10,6 +10,7 @@ from addon.wire.connection import Connection, ServeStream, WireSettings
 from addon.wire.http1 import Http1Connection
 from addon.wire.transport import ClientSocket
 from policies.refusal import Refusal
+from rig.conservation import assert_windows_open
 from rig.simulation.run import World
 
 
@@ -81,6 +82,7 @@ class _Acceptor(asyncio.Protocol):
         self._connection.data_received(data)
 
     def eof_received(self) -> None:
+        assert_windows_open(self._connection)
         self._connection.eof_received()
 
     def connection_lost(self, exc: Exception | None = None) -> None:

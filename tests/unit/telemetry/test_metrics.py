@@ -214,6 +214,7 @@ def fill_every_metric(metrics: Metrics) -> None:
     served = structs.replace(EXCHANGE, **route_fields(fallback), first_byte_s=1.5)
     metrics.set_reload_failed(failed=False)
     metrics.set_settings_age(1.5)
+    metrics.set_in_use({"calls": 1})
     metrics.call_ended(served, CATALOG, now_s=2.0)
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
     metrics.count_implausible_usage("TESTER", "prompt_tokens")

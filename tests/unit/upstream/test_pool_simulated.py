@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from rig.conservation import assert_pool_empty
 from rig.simulation import Faults, World, compare, simulate
 from rig.simulation.clients import Answer, call_in_pairs
 from rig.simulation.provider import Generated, Provider
@@ -114,7 +115,7 @@ async def many_calls(world: World) -> tuple[list[Answer], list[Generated], Count
     answers = await call_in_pairs(world, server.port, "simulated", CALLS, longest_pause_s=60)
     await server.stop()
     await pool.close()
-    assert (pool.stats().open, pool.stats().idle) == (0, 0)
+    assert_pool_empty(pool)
     await provider.stop()
     return answers, provider.log, relay.ended, pool.stats().opened
 
