@@ -154,6 +154,8 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
 
 
 def _dispatch(call: Call, attempt: UpstreamAttempt) -> UpstreamAttempt:
+    if call.without_token is not None:
+        raise RuntimeError(f"call {call.exchange.id}: it has not taken its token")
     call.exchange, call.current = call.exchange.dispatch(), attempt
     return attempt
 

@@ -73,12 +73,17 @@ def request_head(key: str) -> RequestHead:
     return RequestHead("POST", "/v1/chat/completions", "1.1", Headers(fields))
 
 
-async def call_at(stage: Stage, deps: Dependencies, key: str, **fields: Any) -> Call:
-    """Return a new call at ``stage``, up to ``DISPATCHED``. ``fields`` are added to its body."""
+async def call_at(
+    stage: Stage, deps: Dependencies, key: str, *, takes_token_later: bool = False, **fields: Any
+) -> Call:
+    """Return a new call at ``stage``, up to ``DISPATCHED``. ``fields`` are added to its body.
+
+    With ``takes_token_later``, its body came with its head, so it takes its token with its hold.
+    """
     call = begin(deps)
     if stage is Stage.RECEIVED:
         return call
-    await admit(call, request_head(key), deps)
+    await admit(call, request_head(key), deps, has_whole_body=takes_token_later)
     if stage is Stage.ADMITTED:
         return call
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]} | fields).encode()

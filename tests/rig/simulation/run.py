@@ -15,6 +15,9 @@ from rig.simulation.loop import MAX_STEPS, SimulatedClock, SimulatedLoop
 from rig.simulation.network import Network
 from rig.simulation.trace import Trace, first_difference
 
+LAST_BYTES_S = 1.0
+"""How long the other end may take to learn that a connection is closed."""
+
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -101,9 +104,15 @@ def _collect_errors(errors: list[str]) -> Iterator[None]:
 
 async def _run[Result](world: World, main: Callable[[World], Awaitable[Result]]) -> tuple[Result, list[str]]:
     result = await main(world)
+    if _find_left(world):
+        await asyncio.sleep(LAST_BYTES_S)
+    return result, _find_left(world)
+
+
+def _find_left(world: World) -> list[str]:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     timers = [f"timer {timer._callback.__qualname__}" for timer in find_timers(world.loop)]
-    return result, sorted([*map(_name_of, others), *timers, *world.network.open.values()])
+    return sorted([*map(_name_of, others), *timers, *world.network.open.values()])
 
 
 def compare(one: Outcome[Any], other: Outcome[Any]) -> str:

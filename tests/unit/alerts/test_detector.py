@@ -16,8 +16,10 @@ from addon.alerts.ledger_thread import LedgerThread
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.settings.settings import SettingsFiles, load_settings
 from addon.store.ledger.migrations import migrate
+from addon.store.protocol import Settlement
 from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
+from policies.alert_rules import RESCUED_CALLS
 from policies.limits import Counter
 from policies.utc_time import format_utc
 
@@ -121,3 +123,26 @@ async def test_after_a_reload_only_workspaces_that_changed_are_read(tmp_path: Pa
     assert await look() == {"beta"}
     await ledger.close()
     await store.close()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_only_more_rescued_calls_than_the_threshold_are_an_event(tmp_path: Path, more: int) -> None:
+    conf = write_files(tmp_path)
+    (tmp_path / "own.secret").write_text("sk-obviously-fake-too")
+    edit(tmp_path / ACME, "", '[byok.OPENAI]\nsecret = "file:../../own.secret"\nrouting = true\n')
+    settings = load_settings(conf, {"OPENAI_KEY": "sk-obviously-fake"})
+    assert settings.problems == ()
+    database = tmp_path / "tollgate.db"
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        migrate(connection)
+    store, ledger = SqliteStore(database), LedgerThread(database)
+    detector = Detector(ledger, store, Metrics("1"), SYSTEM_CLOCK)
+    await detector.look(settings, {})
+    rescued = {"fallback": 1, "mode": "payg", "workspace": "acme", "provider": "OPENAI", "status": 200}
+    for number in range(RESCUED_CALLS + more):
+        row = make_row(f"call-{number}", created_at=format_utc(datetime.now(UTC)), **rescued)
+        await store.settle(Settlement(row, from_wallet=False))
+    found = await detector.look(settings, {})
+    await ledger.close()
+    await store.close()
+    assert [one.type for one in found.events].count("safety_net.carrying") == more

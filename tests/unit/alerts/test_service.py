@@ -14,6 +14,7 @@ from rig.metrics import read, value
 from rig.scripts import RESET, Script, whole
 from rig.settings_files import BETA, edit, write_files
 
+from addon.alerts.sender import MAX_AGE, MAX_BACK_OFF_S, MIN_ATTEMPTS
 from addon.alerts.service import Alerts
 from addon.settings.settings import Settings, load_settings
 from addon.store.measured import MeasuredStore
@@ -243,3 +244,18 @@ async def test_an_outage_of_the_ledger_is_sent_without_it(
     [event] = receiver.events("store.recovered")
     assert event["outage_s"] == 10
     assert statuses(ledger_path) == [("sent", 1)]
+
+
+async def test_an_old_event_that_the_receiver_refuses_is_dropped_alone(
+    process: Process, receiver: Receiver, ledger_path: Path, clock: ManualClock
+) -> None:
+    receiver.behave(whole(b"", 500))
+    process.faults = {"first.toml": "unknown key", "second.toml": "unknown key"}
+    await process.run()
+    with closing(sqlite3.connect(ledger_path)) as ledger, ledger:
+        ledger.execute("UPDATE alerts SET attempts = ?", (MIN_ATTEMPTS - 1,))
+        ledger.execute("UPDATE alerts SET next_at = '2030' WHERE rowid > 1")
+    clock.advance(MAX_AGE.total_seconds() + MAX_BACK_OFF_S)
+    receiver.behave(whole(b"", 400))
+    await process.alerts.sender.send()
+    assert statuses(ledger_path) == [("dropped", MIN_ATTEMPTS), ("waiting", MIN_ATTEMPTS - 1)]

@@ -209,3 +209,13 @@ def test_more_texts_than_are_followed_pass() -> None:
     sent += reader.feed(event(chunk(finish="tool_calls"))) + reader.feed(DONE)
     assert reader.failure is None
     assert set(joined(sent)) == {(0, at) for at in range(MAX_TEXTS + 2)}
+
+
+def test_a_beginning_of_a_key_in_the_last_chunk_of_its_choice_is_not_held() -> None:
+    """Text after the ``finish_reason`` is lost for clients that stop there."""
+    reader = reader_of()
+    sent = reader.feed(event(chunk(KEY[:6], finish="stop"))) + reader.feed(DONE)
+    choices = [choice for made in payloads(sent) for choice in made["choices"]]
+    assert "".join(one["delta"].get("content") or "" for one in choices) == KEY[:6]
+    assert [one["finish_reason"] for one in choices if one["finish_reason"]] == ["stop"]
+    assert choices[-1]["finish_reason"] == "stop"

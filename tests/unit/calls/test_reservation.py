@@ -1,15 +1,17 @@
-"""From a failed attempt to the next one: what calls share, no call changes."""
+"""From a failed attempt to the next one: what calls share, no call changes. Each call takes its token."""
 
 from pathlib import Path
 
 import pytest
 from rig.call_stages import call_at, make_dependencies
 from rig.configuration import Configuration, model, provider, workspace
+from rig.conservation import assert_given_back
 
-from addon.calls.reservation import reserve_next
+from addon.calls.reservation import reserve_first, reserve_next
 from addon.settings.settings import load_settings
 from addon.text.errors import provider_unreachable
 from policies.call_stages import Stage
+from policies.circuit_breaker import FAILURES
 from policies.refusal import Refusal
 
 KEY = f"tg_{'a':0<40}"
@@ -36,5 +38,33 @@ async def test_a_refusal_of_a_route_that_calls_share_keeps_no_trace_of_them(tmp_
     assert shared.__traceback__ is None
     assert [(one.code, one.message) for one in raised] == [(shared.code, shared.message)] * 2
     await deps.in_flight.close()
+    await deps.pool.close()
+    await deps.store.close()
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
+async def test_a_call_that_skips_an_open_circuit_takes_its_token_too(tmp_path: Path, is_open: bool) -> None:
+    written = Configuration(
+        providers={name: provider("http://127.0.0.1:20000/v1") for name in ("FIRST", "SECOND")},
+        models={"m": model(provider="FIRST"), "n": model(provider="SECOND")},
+        workspaces={"acme": workspace(("ci", KEY, True), fallback_model="n", rpm_override=2)},
+    ).write(tmp_path)
+    settings = load_settings(written, {"TEST_PROVIDER_KEY": "fake"})
+    deps = make_dependencies(settings, tmp_path / "tollgate.db")
+    if is_open:
+        for _ in range(FAILURES):
+            await deps.store.record_attempt("FIRST/payg/acme", failed=True)
+        await deps.store.maintain()
+    for _ in range(2):
+        call = await call_at(Stage.ROUTED, deps, KEY, takes_token_later=True)
+        attempt = await reserve_first(call, deps)
+        assert attempt.target.model.provider.name == ("SECOND" if is_open else "FIRST")
+        await deps.in_flight.abandon(call)
+    call = await call_at(Stage.ROUTED, deps, KEY, takes_token_later=True)
+    with pytest.raises(Refusal, match="limit of 2 requests a minute"):
+        await reserve_first(call, deps)
+    await deps.in_flight.abandon(call)
+    await deps.in_flight.close()
+    assert_given_back(deps)
     await deps.pool.close()
     await deps.store.close()

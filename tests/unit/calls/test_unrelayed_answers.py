@@ -1,13 +1,21 @@
 """Answers that are read without their clients: bounded in number and in time, and ended by a close."""
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
 from rig.bounds import BOUND_S
+from rig.provider import Peer, Provider
+from rig.scripts import chunk
+from rig.upstream_pool import REQUEST, acquire, pool_of
 
+from addon.answers.context import AnswerContext
 from addon.calls import unrelayed_answers
-from addon.calls.unrelayed_answers import MAX_WHOLE_ANSWERS, UnrelayedAnswers
+from addon.calls.unrelayed_answers import MAX_WHOLE_ANSWERS, STREAM_MAX_BYTES, UnrelayedAnswers
+from addon.dialects import openai
+from addon.upstream.connection import HIGH_WATER_BYTES
+from policies.family import Family
 
 
 async def read(answers: UnrelayedAnswers, name: object, ended: list[object], *, whole: bool) -> None:
@@ -68,3 +76,22 @@ async def test_close_ends_all_and_none_can_begin_after_it(begin: Begin) -> None:
     with pytest.raises(TimeoutError):
         async with answers.reading(whole=True):
             pass
+
+
+async def test_a_stream_is_read_on_for_its_bound_of_bytes_at_most() -> None:
+    event = b"data: %b\n\n" % json.dumps(chunk("x" * 1_000)).encode()
+    body = event * (3 * STREAM_MAX_BYTES // len(event))
+
+    async def answer(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    async with Provider(answer) as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        connection.send(REQUEST, b"{}")
+        await connection.head()
+        reader = openai.stream(AnswerContext("slug", Family("plain")))
+        assert not await unrelayed_answers._read_to_end(reader, connection, is_stream=True)
+        read_bytes = reader.relayed_text_chars // 1_000 * len(event)
+        assert STREAM_MAX_BYTES - len(event) <= read_bytes <= STREAM_MAX_BYTES + 8 * HIGH_WATER_BYTES
+        connection.release()

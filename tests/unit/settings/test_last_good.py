@@ -1,8 +1,12 @@
 """The last good texts are saved for the next start, and are in memory in any case."""
 
+from pathlib import Path
+
 import pytest
 from rig.live_settings import LiveSettings
 from rig.settings_files import ACME
+
+from addon.settings.last_good import LastGood
 
 BYOK = '[byok.OPENAI]\nsecret = "file:../../acme.secret"\nrouting = true\n'
 
@@ -49,3 +53,15 @@ def test_a_saved_text_that_does_not_load_is_ignored(live: LiveSettings) -> None:
     assert "acme" not in live.settings.workspaces
     [problem] = live.settings.problems
     assert problem.consequence == "workspace acme is not served"
+
+
+def test_a_newer_text_of_another_process_is_never_replaced(tmp_path: Path) -> None:
+    ours, revoked = LastGood(tmp_path), LastGood(tmp_path)
+    ours.take("acme", b"first")
+    ours.keep()
+    revoked.write("acme", b"a key is revoked")
+    ours.take("acme", b"second, with the key")
+    ours.keep()
+    assert (tmp_path / "acme.toml").read_bytes() == b"a key is revoked"
+    assert ours.look(["acme"])
+    assert ours.text("acme") == b"a key is revoked"

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from rig.bounds import BOUND_S
 
-from addon.telemetry.admin import Admin, Readiness
+from addon.telemetry.admin import MAX_WAITING, Admin, Readiness
 
 READY = Readiness(True, {"settings": "ok", "store": "ok"})
 
@@ -86,6 +86,31 @@ async def test_any_other_path_is_not_found_in_the_contract_s_shape(probe: Probe,
     assert set(error) == {"message", "type", "param", "code"}
     assert (error["type"], error["code"]) == ("invalid_request_error", "not_found")
     assert path in error["message"]
+
+
+async def test_checks_wait_for_no_scrape(probe: Probe) -> None:
+    """Not for one that takes long, and not where so many wait that one more is refused."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> tuple[int, str, bytes]:
+        begun.set()
+        await go_on.wait()
+        return 200, "text/plain", b""
+
+    async def check() -> None:
+        for path in ("/readyz", "/healthz"):
+            assert (await probe.get(path)).status_code == 200
+
+    probe.admin.pages["/metrics"] = slow
+    scrapes = [asyncio.create_task(probe.get("/metrics"))]
+    await begun.wait()
+    await check()
+    scrapes += [asyncio.create_task(probe.get("/metrics")) for _ in range(MAX_WAITING)]
+    [refused], _ = await asyncio.wait(scrapes, return_when=asyncio.FIRST_COMPLETED)
+    assert refused.result().status_code == 503
+    await check()
+    go_on.set()
+    assert [(await scrape).status_code for scrape in scrapes].count(200) == MAX_WAITING
 
 
 async def test_a_path_that_is_a_credential_is_not_repeated(probe: Probe) -> None:

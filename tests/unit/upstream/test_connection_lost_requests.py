@@ -97,7 +97,7 @@ def test_a_connection_that_this_process_closes_is_not_stale() -> None:
         connection.send(REQUEST, b"{}")
         connection.close()
 
-    lost = lose(close)
+    lost = lose(close, idle_s=0.25)
     assert (lost.by_provider, lost.is_early, lost.is_stale) == (False, True, False)
 
 

@@ -186,6 +186,17 @@ async def test_an_old_connection_is_not_used_again() -> None:
         assert provider.connections == 2
 
 
+async def test_a_connection_that_became_old_while_it_was_idle_is_not_used_again() -> None:
+    async with Provider() as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        await exchange(connection)
+        connection.release()
+        connection._socket.opened_at_s -= PoolLimits().age_s
+        assert pool.try_acquire(provider.origin(), "acme") is None
+        assert not (await acquire(pool, provider.origin())).is_reused
+        assert provider.connections == 2
+
+
 async def test_unused_origins_and_workspaces_are_forgotten() -> None:
     async with Provider() as provider, pool_of(PoolLimits(idle_per_origin=0)) as pool:
         for number in range(20):

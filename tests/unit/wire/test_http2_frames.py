@@ -15,7 +15,15 @@ from rig.wire_calls import TEXT, HeldCalls, echo_body, wait_until
 
 from addon.text.http_heads import Response
 from addon.wire.http2 import MAX_CALLS
-from addon.wire.http2_frames import PREFACE
+from addon.wire.http2_frames import (
+    CONTINUATION,
+    END_HEADERS,
+    HEADERS,
+    PREFACE,
+    BudgetError,
+    Frame,
+    FrameBudgets,
+)
 from addon.wire.stream import Stream
 
 OPEN = head_frame(1, block(*REQUEST), "END_HEADERS")
@@ -242,3 +250,23 @@ def test_no_frames_crash_a_connection(frames: list[tuple[int, int, int, bytes]],
             await writer.wait_closed()
 
     asyncio.run(run())
+
+
+def test_continuation_frames_are_counted_whatever_is_in_them() -> None:
+    """A header block has few of them, but a client may send one block after the other."""
+    budgets = FrameBudgets()
+    blocks = [
+        frame_of(kind, flags, stream_id)
+        for stream_id in range(1, 2_001, 2)
+        for kind, flags in ((HEADERS, 0), (CONTINUATION, 0), (CONTINUATION, END_HEADERS))
+    ]
+    for frame in blocks[:1_500]:
+        budgets.admit(frame, 0, is_open=False, is_late=False)
+    budgets.admit(blocks[1_500], 0, is_open=False, is_late=False)
+    with pytest.raises(BudgetError, match="control frames"):
+        budgets.admit(blocks[1_501], 0, is_open=False, is_late=False)
+
+
+def frame_of(kind: int, flags: int, stream_id: int) -> Frame:
+    """Return a frame with one byte."""
+    return Frame(kind, flags, stream_id, raw_frame(kind, flags, stream_id, b"\0"))

@@ -10,6 +10,7 @@ from rig.http2_server import serve_http2
 from rig.wire_calls import TEXT, HeldCalls, echo_body, wait_until
 
 from addon.text.http_heads import Response
+from addon.wire.http2_stream import Http2Stream
 from addon.wire.stream import Stream
 from policies.refusal import Refusal
 
@@ -152,6 +153,30 @@ async def test_a_refused_body_is_not_read_unless_it_is_whole():
         client.send()
         answer = await client.answer(stream_id)
         assert (answer.status, answer.body) == (408, b"request_timeout")
+
+
+async def test_the_windows_of_a_refused_body_open_again():
+    refused, received = asyncio.Event(), asyncio.Event()
+
+    async def serve(stream: Stream) -> None:
+        stream.refuse_body(Refusal("request_timeout", "late"))
+        refused.set()
+        await received.wait()
+        await stream.respond(Response(408, TEXT))
+
+    async with serve_http2(serve) as server, connect_http2(server) as client:
+        stream_id = client.begin()
+        client.send()
+        await refused.wait()
+        client.h2.send_data(stream_id, b"x" * 10_000)
+        client.send()
+        [stream] = server.connection._streams
+        assert isinstance(stream, Http2Stream)
+        await wait_until(lambda: stream._received_bytes == 10_000)
+        used = server.connection.used_window_bytes
+        received.set()
+        await client.answer(stream_id)
+        assert used == (0, 0)
 
 
 async def test_continue_is_sent_when_the_call_reads_the_body():

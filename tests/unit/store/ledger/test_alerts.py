@@ -62,6 +62,14 @@ def test_an_alert_is_due_again_after_its_back_off_and_dropped_when_it_is_too_old
     ]
 
 
+def test_only_the_named_alert_is_dropped_and_only_if_it_is_old(ledger: sqlite3.Connection) -> None:
+    queue.enqueue(ledger, [alert("one"), alert("two"), alert("new", LATE)], {}, is_sent=True)
+    before = "2026-11-22T12:00:00.001+00:00"
+    assert queue.drop_old(ledger, before, LATE, "new") == []
+    assert [one.id for one in queue.drop_old(ledger, before, LATE, "two")] == ["two"]
+    assert statuses(ledger) == {"one": "waiting", "two": "dropped", "new": "waiting"}
+
+
 def test_the_queue_and_what_is_kept_of_it_are_bounded(
     ledger: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
