@@ -14,6 +14,8 @@ TASKS_OF_A_CLIENT = 3
 TIMERS_OF_A_CLIENT = 2
 TIMERS_OF_THE_POOL = 1
 """It closes idle connections, and runs on for a while where the last one of them was taken."""
+FILES_OF_PAGES = 3
+"""The process that makes pages begins with the first page and stays."""
 SOON_S = 1.0
 """How long the last call of a test may take to end by itself."""
 
@@ -42,7 +44,9 @@ class Conservation:
         """Fail unless all is back, and name what is not. ``end_calls`` makes the provider end what still runs."""
         soon_s = time.monotonic() + SOON_S
         deadline_s = soon_s + BOUND_S
-        while left := find_left(read_in_use(self._gateway), self._start):
+        while left := find_left(
+            read_in_use(self._gateway), self._start, page_processes=len(self._gateway.page_processes())
+        ):
             if time.monotonic() > soon_s:
                 end_calls()
                 soon_s = deadline_s
@@ -50,11 +54,11 @@ class Conservation:
             time.sleep(0.01)
 
 
-def find_left(now: Mapping[str, int], start: Mapping[str, int]) -> dict[str, int]:
-    """Return how much of each resource is in use beyond what the connections that are open may have."""
+def find_left(now: Mapping[str, int], start: Mapping[str, int], *, page_processes: int = 0) -> dict[str, int]:
+    """Return how much of each resource is in use beyond what open connections and the process of pages may have."""
     clients, idle = now["client_connections"], now["idle_connections"]
     rest = {one.name: 0 for one in RESOURCES if not one.may_stay}
-    rest["tasks"] = start["tasks"] + TASKS_OF_A_CLIENT * clients
+    rest["tasks"] = start["tasks"] + TASKS_OF_A_CLIENT * clients + page_processes
     rest["timers"] = start["timers"] + TIMERS_OF_A_CLIENT * clients + idle + TIMERS_OF_THE_POOL
-    rest["descriptors"] = start["descriptors"] + clients + idle
+    rest["descriptors"] = start["descriptors"] + clients + idle + FILES_OF_PAGES * page_processes
     return {name: now[name] - most for name, most in rest.items() if now[name] > most}
