@@ -18,7 +18,14 @@ from addon.answers.stream_chunks import Event
 from addon.answers.streamed_secrets import SecretFreeText, StreamedSecrets
 from addon.answers.usage import USAGE_MEMBERS, merge_usage, parse_usage
 from addon.answers.usage_placement import UsagePlacement
-from addon.text.json_edits import Edit, apply_edits, identity_edits, model_edits, value_edit
+from addon.text.json_edits import (
+    Edit,
+    apply_edits,
+    identity_edits,
+    is_whole_number,
+    model_edits,
+    value_edit,
+)
 from addon.text.json_encode import encode_json
 from policies.model import Usage
 
@@ -133,7 +140,7 @@ class ChatChunks:
     def _read_head(self, chunk: dict[str, Any]) -> None:
         given, created = chunk.get("id"), chunk.get("created")
         self._answer_id = given if given and isinstance(given, str) else self._answer_id
-        created = created if type(created) is int else self._context.created_s
+        created = created if is_whole_number(created) else self._context.created_s
         head = {"id": self._answer_id, "object": CHUNK, "created": created, "model": self._context.model_slug}
         self.placement.head = head
 

@@ -71,18 +71,23 @@ def identity_edits(
 ) -> list[Edit]:
     """Return the edits that set the ``object`` of an answer to ``kind``, and an ``id`` and ``created`` that it lacks.
 
-    An id that is no text, and a time that is no integer, count as lacking.
+    An id that is no text, and a time that is no whole number, count as lacking.
     """
     lacking: dict[str, object] = {}
     if not (given := parsed.get("id")) or type(given) is not str:
         lacking["id"] = answer_id
-    if type(parsed.get("created")) is not int:
+    if type(created := parsed.get("created")) is not int and not is_whole_number(created):
         lacking["created"] = created_s
     if parsed.get("object") != kind:
         lacking["object"] = kind
     return [
         member_edit(text, key, json.dumps(value).encode(), known=parsed) for key, value in lacking.items()
     ]
+
+
+def is_whole_number(value: object) -> bool:
+    """Return whether a JSON value is a whole number, such as 7 or 7e0."""
+    return type(value) is int or (type(value) is float and value.is_integer())
 
 
 def member_edit(text: bytes, key: str, value: bytes, *, known: Container[str] | None = None) -> Edit:

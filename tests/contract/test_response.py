@@ -53,7 +53,6 @@ CHOICES: dict[str, list[dict[str, Any]]] = {
     "length": [_choice({"content": "hi"}, "length")],
     "content_filter": [_choice({"content": "h"}, "content_filter", content_filter_results={"hate": {}})],
     "an unknown finish_reason": [_choice({"content": "hi"}, "insufficient_system_resource")],
-    "no finish_reason": [_choice({"content": "hi"}, None)],
     "tool calls": [_choice({"content": None, "tool_calls": CALLS}, "tool_calls")],
     "logprobs": [_choice({"content": "hi"}, logprobs=LOGPROBS)],
     "reasoning": [_choice({"content": "hi", "reasoning_content": "Let me think."})],
@@ -136,3 +135,14 @@ def test_answers_with_text_get_no_explanation(chat: Chat, upstream: Upstream, na
     choice = _choice(message, "tool_calls" if "tool_calls" in message else "stop")
     upstream.behave(whole(completion(choices=[choice], usage=_tokens(tokens))))
     assert chat().json()["choices"] == [choice]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [({"content": "hi"}, "stop"), ({"content": None, "tool_calls": CALLS}, "tool_calls")],
+)
+def test_a_choice_without_a_finish_reason_gets_one(
+    chat: Chat, upstream: Upstream, message: dict[str, Any], reason: str
+) -> None:
+    upstream.behave(whole(completion() | {"choices": [_choice(message, None)]}))
+    assert chat().json()["choices"] == [_choice(message, reason)]

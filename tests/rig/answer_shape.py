@@ -52,7 +52,8 @@ def _refuse(constant: str) -> NoReturn:
 def _assert_head(made: Mapping[str, Any], slug: str, kind: str) -> None:
     assert type(made["id"]) is str
     assert made["id"]
-    assert type(made["created"]) is int
+    assert int(made["created"]) == made["created"]
+    assert type(made["created"]) in (int, float)
     assert (made["object"], made["model"]) == (kind, slug)
     assert type(made["choices"]) is list
 
