@@ -24,8 +24,11 @@ def assert_completion(text: bytes, slug: str) -> None:
                 assert type(call["function"]["name"]) is type(call["function"]["arguments"]) is str
 
 
-def assert_stream(text: bytes, slug: str, *, is_whole: bool) -> None:
-    """Assert that ``text`` is a stream, or the beginning of one. Source: contract, "Streaming chunk"."""
+def assert_stream(text: bytes, slug: str, *, is_whole: bool, include_usage: bool) -> None:
+    """Assert that ``text`` is a stream, or the beginning of one. Source: contract, "Streaming chunk".
+
+    With ``include_usage``, a chunk with the usage may have no choice.
+    """
     events = [event for event in text.decode().split("\n\n") if event]
     if is_whole:
         assert events.pop() == DONE
@@ -33,7 +36,7 @@ def assert_stream(text: bytes, slug: str, *, is_whole: bool) -> None:
         assert event.startswith("data: ")
         made = strict_json(event.removeprefix("data: ").encode())
         _assert_head(made, slug, "chat.completion.chunk")
-        assert made["choices"]
+        assert made["choices"] or (include_usage and made["usage"] is not None)
         for choice in made["choices"]:
             assert type(choice["index"]) is int
             assert type(choice.get("finish_reason")) in (str, type(None))

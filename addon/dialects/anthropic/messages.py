@@ -42,7 +42,7 @@ def translate_messages(
             (late if keeps_late_system and turns else system).extend(blocks)
         elif role == "assistant":
             if blocks := _assistant_blocks(message, place):
-                late = _place_late_system(turns, late, system)
+                _place_late_system(turns, late, system)
                 _add(turns, "assistant", blocks)
         elif role == "user":
             _add(turns, "user", _with_breakpoint(user_blocks(content, f"{place}.content"), message))
@@ -61,16 +61,16 @@ def translate_messages(
     return system, turns
 
 
-def _place_late_system(turns: list[Block], late: list[Block], system: list[Block]) -> list[Block]:
-    """Add the ``late`` system blocks as one message at the end of the user's turn, which is their only place.
+def _place_late_system(turns: list[Block], late: list[Block], system: list[Block]) -> None:
+    """Move the ``late`` system blocks to the end of the user's turn as one message, which is their only place.
 
-    Where no turn of the user is before them, they belong to ``system``. Return those that are left: none.
+    Where no turn of the user is before them, they belong to ``system``.
     """
     if late and turns[-1]["role"] == "user":
-        turns.append({"role": "system", "content": late})
+        turns.append({"role": "system", "content": [*late]})
     else:
         system += late
-    return []
+    late.clear()
 
 
 def thinks_first(turns: Sequence[Block]) -> bool:

@@ -29,21 +29,23 @@ TEXTS = (
 VALUES = [text.encode() for text in TEXTS]
 
 
-def reader_of(sample: Sample) -> AnswerReader:
-    context = AnswerContext(SLUG, shipped_families()[sample.family], secrets=(KEY,), created_s=1)
+def reader_of(sample: Sample, *, include_usage: bool = False) -> AnswerReader:
+    context = AnswerContext(
+        SLUG, shipped_families()[sample.family], secrets=(KEY,), created_s=1, include_usage=include_usage
+    )
     dialect = DIALECTS[sample.dialect]
     return dialect.stream(context) if sample.streamed else dialect.whole(context, 1 << 20)
 
 
-def check(sample: Sample, pieces: list[bytes]) -> None:
+def check(sample: Sample, pieces: list[bytes], *, include_usage: bool = False) -> None:
     """Read an answer without the guard around its reader, so a fault of the reader fails the test."""
-    reader = reader_of(sample)
+    reader = reader_of(sample, include_usage=include_usage)
     shown = b"".join([*map(reader.feed, pieces), reader.finish()])
     if reader.failure:
         assert reader.failure.type == "api_error" or reader.failure.status < 500
         assert reader.failure.code != "internal_error"
     if sample.streamed:
-        assert_stream(shown, SLUG, is_whole=reader.failure is None)
+        assert_stream(shown, SLUG, is_whole=reader.failure is None, include_usage=include_usage)
     elif reader.failure is None:
         assert_completion(shown, SLUG)
     else:
@@ -103,12 +105,18 @@ PLACES: list[tuple[str, tuple[int, Path]]] = [
 ]
 
 
-@given(at=st.sampled_from(PLACES), value=JSON, cut=st.integers(1, 60))
+@given(at=st.sampled_from(PLACES), value=JSON, cut=st.integers(1, 60), include_usage=st.booleans())
 @settings(max_examples=250, deadline=None)
-def test_any_value_at_any_place_is_answered(at: tuple[str, tuple[int, Path]], value: Any, cut: int) -> None:
+def test_any_value_at_any_place_is_answered(
+    at: tuple[str, tuple[int, Path]], value: Any, cut: int, include_usage: bool
+) -> None:
     name, place = at
     whole = b"".join(next(SAMPLES[name].variants(place, [json.dumps(value).encode()])))
-    check(SAMPLES[name], [whole[start : start + cut] for start in range(0, len(whole), cut)])
+    check(
+        SAMPLES[name],
+        [whole[start : start + cut] for start in range(0, len(whole), cut)],
+        include_usage=include_usage,
+    )
 
 
 FILES = (
