@@ -18,6 +18,7 @@ from addon.commands.init_git import Checkout
 from addon.commands.init_source import CONF, OVERLAY, Source, read_source
 from addon.runtime.folder_lock import locked
 from addon.settings.checked_files import CheckedFiles, check_files
+from addon.settings.settings import load_conf
 from addon.store.process_lock import find_running
 
 _MAX_NAMED: Final = 10
@@ -31,13 +32,14 @@ def move_gateway(old: Path, new: Path, make: Callable[[set[str]], None]) -> str:
     if new.is_relative_to(old):
         raise click.ClickException(f"{new}: is inside {old}, which upgrades change; name a folder outside")
     checkout = Checkout(old)
-    source = read_source(old, checkout)
-    _require_one_file_system(source, new)
     before = check_files(old / CONF, os.environ)
-    with _stopped_ledger(source.conf.paths.database), ExitStack() as undo:
+    conf = load_conf(old / CONF)
+    with _stopped_ledger(conf.paths.database), ExitStack() as undo:
+        source = read_source(old, conf, checkout)
+        _require_one_file_system(source, new)
         tracked = [file for file in source.files if checkout.is_tracked(file)]
         replaced = {str(file.relative_to(old)) for file in (*source.files, old / CONF)}
-        if source.conf.paths.catalog_overlay:
+        if conf.paths.catalog_overlay:
             replaced |= {f"{OVERLAY}/{name}.toml" for name in ("models", "providers", "families")}
         undo.callback(_remove, new, is_new=not new.exists())
         make(replaced)

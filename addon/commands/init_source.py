@@ -16,7 +16,6 @@ import click
 from addon.commands.init_git import Checkout
 from addon.edits.toml_lines import add_named_table, set_table_values
 from addon.settings.conf_schema import ProxyConf
-from addon.settings.settings import load_conf
 
 CONF: Final = "proxy.conf"
 OVERLAY: Final = "catalog"
@@ -31,16 +30,14 @@ class Source:
     """The gateway in ``folder``. ``files`` move, ``texts`` are the new ones of those that name other paths."""
 
     folder: Path
-    conf: ProxyConf
     files: tuple[Path, ...]
     texts: Mapping[Path, str]
     has_edited_catalog: bool
 
 
-def read_source(folder: Path, checkout: Checkout) -> Source:
-    """Find what moves. Raises ``SettingsError``, OSError or ``ClickException``."""
+def read_source(folder: Path, conf: ProxyConf, checkout: Checkout) -> Source:
+    """Find what moves, while nothing uses the ledger. Raises OSError or ``ClickException``."""
     conf_file = folder / CONF
-    conf = load_conf(conf_file)
     catalog = conf.paths.catalog
     is_edited = catalog.is_relative_to(folder) and bool(checkout.find_changes(catalog))
     owned = list(_list_files(folder, conf, with_catalog=is_edited))
@@ -52,7 +49,7 @@ def read_source(folder: Path, checkout: Checkout) -> Source:
     new = {file: _make_absolute(file, text, folder) for file, text in texts.items()}
     new[conf_file] = _write_paths(new[conf_file], conf, folder, keeps_catalog=is_edited)
     changed = {file: text for file, text in new.items() if text != texts[file] or file == conf_file}
-    return Source(folder, conf, tuple(file for file in files if file.exists()), changed, is_edited)
+    return Source(folder, tuple(file for file in files if file.exists()), changed, is_edited)
 
 
 def _read(file: Path) -> str:
