@@ -6,7 +6,7 @@ checks that it does.
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
@@ -30,6 +30,8 @@ from addon.settings.value_types import (
     SecondsOrNone,
     Text,
 )
+
+SESSION_KEYS_FILE: Final = "console.keys"
 
 
 class Listen(Table):
@@ -67,6 +69,11 @@ class Paths(Table):
     def master_keys(self) -> Path:
         """The file of the master keys that a first run makes."""
         return self.database.with_name("master.keys")
+
+    @property
+    def session_keys(self) -> Path:
+        """The file of the keys that sign sessions of the console."""
+        return self.database.with_name(SESSION_KEYS_FILE)
 
 
 class State(Table):

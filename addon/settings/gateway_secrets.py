@@ -104,7 +104,8 @@ def load_gateway_secrets(
     for conf in confs:
         secrets = Secrets(env, sources, conf.paths.master_keys)
         key_file = find_key_file(env, conf.paths.master_keys)
-        paths |= {key_file: _MASTER_KEY, conf.paths.database: f"{conf_file}: paths.database"}
+        paths |= {key_file: _MASTER_KEY, conf.paths.session_keys: "the sessions of the console"}
+        paths[conf.paths.database] = f"{conf_file}: paths.database"
         if conf.listen.tls_certificate:
             paths[conf.listen.tls_certificate] = f"{conf_file}: listen.tls_certificate"
         for key, value in list_conf_secrets(conf):

@@ -19,7 +19,6 @@ from addon.console.access.edits_allowed import NO_CHANGES
 from addon.console.access.hosts import find_host_fault
 from addon.console.access.password import PasswordCheck, PasswordKeys
 from addon.console.access.session import Session, make_form_token
-from addon.console.access.session_keys import KEYS_FILE
 from addon.console.posted_form import FORM_TOKEN
 from addon.runtime.listening import is_loopback
 from addon.settings.overview import find_closed_reason
@@ -72,7 +71,7 @@ class Guard:
     def __init__(self, settings: Callable[[], Settings], addresses: Sequence[object]) -> None:
         self._settings = settings
         self._is_private = bool(addresses) and all(_is_private(one) for one in addresses)
-        self._check = PasswordCheck(settings().conf.paths.database.with_name(KEYS_FILE))
+        self._check = PasswordCheck(settings().conf.paths.session_keys)
         self._browsers = Browsers()
         self._host_name = socket.gethostname().lower()
         self._configure()

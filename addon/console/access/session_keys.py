@@ -18,9 +18,6 @@ from addon.settings.sources import Sources
 
 log = logging.getLogger("tollgate.console")
 
-KEYS_FILE: Final = "console.keys"
-"""The file, in the folder of the ledger."""
-
 COST: Final = 2**15
 """With it, scrypt takes 32 MiB and about a tenth of a second."""
 

@@ -86,6 +86,7 @@ NAMED: dict[str, tuple[str, Mapping[str, str], str]] = {
     "a folder that is a link": ("file:folder/platform", {}, "providers.toml: SEALED.platform_keys[1]"),
     "proxy.conf itself": ("file:../../proxy.conf", {}, "proxy.conf"),
     "the ledger": ("file:../../var/tollgate.db", {}, "proxy.conf: paths.database"),
+    "the keys of sessions": ("file:../../var/console.keys", {}, "the sessions of the console"),
     "the default file of master keys": ("file:../../var/master.keys", {}, "the master key"),
     "the same value": ("env:MINE", {"MINE": f" {CLEAR}\n"}, "providers.toml: OPENAI.platform_key"),
     "the value in a copied file": ("file:copy", {}, "providers.toml: SEALED.platform_keys[1]"),

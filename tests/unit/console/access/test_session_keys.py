@@ -14,7 +14,8 @@ from tornado.web import decode_signed_value
 
 from addon.console.access.password import derive_keys
 from addon.console.access.session import read_cookie
-from addon.console.access.session_keys import COST, KEYS_FILE, SessionKeys, find_session_keys
+from addon.console.access.session_keys import COST, SessionKeys, find_session_keys
+from addon.settings.conf_schema import SESSION_KEYS_FILE
 from addon.settings.sealed_secrets import MasterKeys, make_master_key
 
 WITH = 'console_password = "file:phrase"'
@@ -31,7 +32,7 @@ async def test_what_the_form_to_log_in_gives_confirms_no_word_of_a_list(tmp_path
         [(name, quoted)] = port.http.cookies.items()
         value = quoted.strip('"')
         token = form_of(page)["_xsrf"]
-        real = find_session_keys(tmp_path / "var" / KEYS_FILE, None)
+        real = find_session_keys(tmp_path / "var" / SESSION_KEYS_FILE, None)
     # All that an attacker knows: this code, and the answer. An installation of their own has other keys.
     installations = [
         SessionKeys(signing="0" * 64, salt="0" * 32, scrypt_n=2),
@@ -69,18 +70,18 @@ async def test_only_machines_that_share_the_file_share_sessions(tmp_path: Path) 
         folder.mkdir()
     cookie = await log_in(folders[0])
     (folders[1] / "var").mkdir()
-    shutil.copy2(folders[0] / "var" / KEYS_FILE, folders[1] / "var")
+    shutil.copy2(folders[0] / "var" / SESSION_KEYS_FILE, folders[1] / "var")
     for folder in folders[1:]:
         async with opened(folder, WITH) as port:
             assert await is_session(port, cookie) is (folder.name == "copied")
 
 
 def test_the_file_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
-    file = tmp_path / "var" / KEYS_FILE
+    file = tmp_path / "var" / SESSION_KEYS_FILE
     with ThreadPoolExecutor(8) as threads:
         made = set(threads.map(lambda _: find_session_keys(file, None), range(32)))
     assert len(made) == 1
-    assert (stat.S_IMODE(file.stat().st_mode), os.listdir(file.parent)) == (0o600, [KEYS_FILE])
+    assert (stat.S_IMODE(file.stat().st_mode), os.listdir(file.parent)) == (0o600, [SESSION_KEYS_FILE])
     assert made == {find_session_keys(file, None)}
     assert [one.scrypt_n for one in made] == [COST]
 
@@ -88,14 +89,16 @@ def test_the_file_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path) ->
 def test_a_master_key_gives_all_machines_the_same_keys_without_a_file(tmp_path: Path) -> None:
     first, other = make_master_key(), make_master_key()
     seeds = [MasterKeys(text).derive("console sessions") for text in (first, f"{first},{other}", other)]
-    keys = [find_session_keys(tmp_path / KEYS_FILE, seed) for seed in seeds]
+    keys = [find_session_keys(tmp_path / SESSION_KEYS_FILE, seed) for seed in seeds]
     assert (keys[0] == keys[1], keys[0] == keys[2], list(tmp_path.iterdir())) == (True, False, [])
     assert first not in keys[0].model_dump_json()
 
 
 def test_a_master_key_that_is_made_later_ends_no_session(tmp_path: Path) -> None:
-    before = find_session_keys(tmp_path / KEYS_FILE, None)
-    assert find_session_keys(tmp_path / KEYS_FILE, MasterKeys(make_master_key()).derive("any")) == before
+    before = find_session_keys(tmp_path / SESSION_KEYS_FILE, None)
+    assert (
+        find_session_keys(tmp_path / SESSION_KEYS_FILE, MasterKeys(make_master_key()).derive("any")) == before
+    )
 
 
 GOOD = {"signing": "a" * 64, "salt": "b" * 32, "scrypt_n": 2}
@@ -117,7 +120,7 @@ def test_a_file_that_can_not_be_used_ends_sessions_with_the_process_and_says_so(
     tmp_path: Path, case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     content, mode, reason = BAD[case]
-    file = tmp_path / KEYS_FILE
+    file = tmp_path / SESSION_KEYS_FILE
     if content is None:
         file.mkdir()
     else:

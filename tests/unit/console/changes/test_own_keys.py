@@ -9,6 +9,7 @@ from rig.settings_files import PROVIDERS, edit
 
 from addon.console.changes import own_keys
 from addon.console.changes.maker import ChangeMaker
+from addon.settings.first_run import create_master_key
 from unit.console.changes.test_forms import SECRET, refused, text_of
 from unit.console.changes.test_maker import AT_ACME, lines, make
 
@@ -64,8 +65,8 @@ async def test_a_secret_has_the_form_of_its_provider(
     assert "[byok.BEDROCK]" in text_of(acme)
 
 
-async def test_without_a_master_key_no_secret_is_taken(
-    maker: ChangeMaker, monkeypatch: pytest.MonkeyPatch
+async def test_without_a_master_key_no_secret_is_taken_before_the_first_start_makes_one(
+    maker: ChangeMaker, conf: Path, acme: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TOLLGATE_SECRET_KEY", raising=False)
     monkeypatch.delenv("TOLLGATE_SECRET_KEY_FILE", raising=False)
@@ -74,3 +75,7 @@ async def test_without_a_master_key_no_secret_is_taken(
     )
     errors = await refused(maker, own_keys.ADD, AT_ACME, provider="OPENAI", secret=SECRET)
     assert "no master key is set" in errors["secret"]
+    assert create_master_key(conf.parent / "var" / "master.keys")
+    assert await maker.find_obstacle(own_keys.ADD) is None
+    await make(maker, own_keys.ADD, AT_ACME, provider="OPENAI", secret=SECRET)
+    assert 'secret = "sealed:' in text_of(acme)
