@@ -133,6 +133,14 @@ def test_a_file_that_can_not_be_used_ends_sessions_with_the_process_and_says_so(
     assert content is None or file.read_text() == content
 
 
+def test_a_folder_that_can_not_have_the_file_is_no_fault_of_the_console(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "var").write_text("not a folder")
+    find_session_keys(tmp_path / "var" / KEYS_FILE, None)
+    assert "Not a directory" in caplog.text
+
+
 def test_no_text_of_the_keys_shows_them() -> None:
     keys = SessionKeys.model_validate(GOOD)
     assert "aaaa" not in f"{keys!r} {keys} {derive_keys(PASSWORD, keys)!r}"
