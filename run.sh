@@ -4,6 +4,7 @@
 #
 #   ./run.sh                    serve with the file that TOLLGATE_CONF names, else with the proxy.conf in this folder
 #   ./run.sh test [ARGS]        linters, type checker, whole test suite (ARGS go to pytest)
+#   ./run.sh test --large       what is large by nature, such as all recordings; the suite runs a sample of it
 #   ./run.sh bench [ARGS]       the benchmark
 #   ./run.sh mutate [ARGS]      put small faults into the code, and say which of them no test catches
 #   ./run.sh lock               renew the lock files (needs uv)

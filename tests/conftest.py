@@ -18,13 +18,11 @@ import trustme
 from hypothesis import HealthCheck, settings
 from rig.bounds import BOUND_S
 from rig.configuration import Configuration, model, new_key, provider, workspace
-from rig.failure_lines import pytest_configure  # noqa: F401
 from rig.gateway import Gateway
 from rig.gateway_in_use import Conservation
-from rig.parallel_run import pytest_addoption, pytest_runtestloop  # noqa: F401
+from rig.new_ledgers import copy_new_ledgers
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.redis_stores import rig  # noqa: F401
-from rig.run_order import pytest_collection, pytest_collection_modifyitems  # noqa: F401
 from rig.upstream import DeafPort, RefusingPort, Upstream
 
 # No result depends on the speed of the machine.
@@ -52,6 +50,10 @@ def _sharing_contexts(create: Callable[..., ssl.SSLContext]) -> Callable[..., ss
 
 for _client in (httpx, httpx2):
     _client._transports.default.create_ssl_context = _sharing_contexts(_client._config.create_ssl_context)  # type: ignore[attr-defined]
+
+pytest_plugins = ["rig.failure_lines", "rig.large", "rig.run_order", "rig.parallel_run"]
+
+copy_new_ledgers()
 
 NO_BROWSER = "NO PAGE WAS TESTED IN A BROWSER"
 

@@ -17,13 +17,17 @@ from rig import native_anthropic, native_converse, native_gemini
 from rig.configuration import model, provider
 from rig.corpus import DIALECTS, needs_corpus, read_corpus
 from rig.gateway import Gateway
+from rig.large import large, sized
 from rig.recorded_families import shipped_families
 from rig.replay import Playback, Run, runs_of
 from rig.replay_client import HELLO, Outcome, ask_all
 from rig.upstream import Upstream
 from rig.usage_table import PRICES_USD_PER_MTOK, expected, line_name, table, unnamed_counts
 
-pytestmark = needs_corpus
+pytestmark = [needs_corpus, large]
+
+SAMPLE = sized(10, 1)
+"""One recording of so many."""
 
 KNOWN = {
     "vertex-gem-f130df983dc55c07": "made by hand: a stream without a finish reason, for a client one that was cut",
@@ -84,8 +88,14 @@ IN_CHAT: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[Run]:
+def all_runs() -> list[Run]:
     return [run for record in read_corpus(*DIALECTS) for run in runs_of(record)]
+
+
+@pytest.fixture(scope="module")
+def runs(all_runs: list[Run]) -> list[Run]:
+    """The runs that are made."""
+    return all_runs[::SAMPLE]
 
 
 @pytest.fixture(scope="module")
@@ -173,16 +183,16 @@ def _row_difference(run: Run, row: Mapping[str, Any]) -> str | None:
     return None if row["usage_source"] == "provider" else f"usage is {row['usage_source']}"
 
 
-def test_the_table_on_usage_has_every_recorded_provider_and_count(runs: list[Run]) -> None:
-    answered = [run for run in runs if run.kind != "error"]
+def test_the_table_on_usage_has_every_recorded_provider_and_count(all_runs: list[Run]) -> None:
+    answered = [run for run in all_runs if run.kind != "error"]
     assert {line_name(run) for run in answered} == table().keys()
     assert {run.id: unnamed for run in answered if (unnamed := unnamed_counts(run))} == {}
 
 
-def test_the_families_agree_with_the_table_on_usage_about_reasoning(runs: list[Run]) -> None:
+def test_the_families_agree_with_the_table_on_usage_about_reasoning(all_runs: list[Run]) -> None:
     differing = {
         line_name(run)
-        for run in runs
+        for run in all_runs
         if run.kind != "error"
         and shipped_families()[run.family].get("reasoning_beside_completion", False)
         != table()[line_name(run)].is_beside

@@ -13,6 +13,7 @@ from conftest import StartGateway
 from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
+from rig.large import large, sized
 from rig.load import as_dear_as_allowed, run_calls, sized_calls
 from rig.money import USD, select
 from rig.upstream import Upstream
@@ -70,7 +71,8 @@ class Crashing:
         return tollgate(self.gateway.folder, "ledger", "verify")
 
 
-@pytest.mark.parametrize(("backend", "rounds"), [("sqlite", 20), ("redis", 8)])
+@large
+@pytest.mark.parametrize(("backend", "rounds"), [("sqlite", sized(6, 20)), ("redis", sized(3, 8))])
 def test_a_gateway_killed_under_load_loses_no_call_and_no_nano_dollar(
     start_gateway: StartGateway,
     upstream: Upstream,

@@ -11,10 +11,13 @@ from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
 from rig.error_answers import assert_error
 from rig.gateway import Gateway
+from rig.large import large, sized
 from rig.load import Outcome, as_dear_as_allowed, run_calls, sized_calls
 from rig.money import USD, select
 from rig.redis_server import RedisServer
 from rig.upstream import Upstream
+
+pytestmark = large
 
 MODELS = {"dear": model(input_price_per_m="10", output_price_per_m="30", max_completion_tokens=2_000)}
 
@@ -25,6 +28,8 @@ ONE_DOLLAR: dict[str, dict[str, Any]] = {
     "shared-key": {},
 }
 """Workspaces that may spend a dollar."""
+AT_ONCE = sized(100, 300)
+MANY = sized(300, 1_000)
 RATE = 120
 RATED = ("one-gateway", "two-gateways")
 """Workspaces that may make ``RATE`` calls a minute."""
@@ -79,12 +84,12 @@ def gateways(request: pytest.FixtureRequest, start_gateway: StartGateway) -> Ite
 
 
 @pytest.mark.parametrize("name", ONE_DOLLAR)
-def test_300_calls_at_once_never_spend_more_than_a_dollar(
+def test_many_calls_at_once_never_spend_more_than_a_dollar(
     gateways: Pair, upstream: Upstream, name: str
 ) -> None:
     upstream.behave(as_dear_as_allowed)
     urls = gateways.urls if name == "shared-key" else gateways.urls[:1]
-    outcome = run_calls(urls, gateways.keys[name], sized_calls(300, "dear"), at_once=300)
+    outcome = run_calls(urls, gateways.keys[name], sized_calls(AT_ONCE, "dear"), at_once=AT_ONCE)
     assert not outcome.unanswered
     spent_nanousd = sum(row["retail_nanousd"] for row in gateways.rows(name, outcome))
     assert USD // 2 <= spent_nanousd <= USD
@@ -94,16 +99,16 @@ def test_300_calls_at_once_never_spend_more_than_a_dollar(
 
 
 @pytest.mark.parametrize("name", RATED)
-def test_a_thousand_calls_get_exactly_the_tokens_of_the_bucket(
+def test_many_calls_get_exactly_the_tokens_of_the_bucket(
     gateways: Pair, upstream: Upstream, name: str
 ) -> None:
     upstream.behave(as_dear_as_allowed)
     urls = gateways.urls if name == "two-gateways" else gateways.urls[:1]
     began_s = time.monotonic()
-    outcome = run_calls(urls, gateways.keys[name], sized_calls(1_000, "dear", max_tokens=1), at_once=64)
+    outcome = run_calls(urls, gateways.keys[name], sized_calls(MANY, "dear", max_tokens=1), at_once=64)
     # A machine that needs more than a minute for these calls also gets the tokens of the next minute.
     minutes = 1 + int((time.monotonic() - began_s) / 60)
     served = outcome.statuses[200]
     assert RATE <= served <= RATE * minutes
-    assert outcome.statuses == {200: served, 429: 1_000 - served}
+    assert outcome.statuses == {200: served, 429: MANY - served}
     assert len(upstream.requests) == served

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from rig.configuration import ROOT
+from rig.large import large, sized
 from rig.simulation import Outcome, compare, simulate
 from rig.simulation.calls import Disturbance, Ran, make_calls, write_settings
 from rig.simulation.checks import (
@@ -21,8 +22,10 @@ from rig.simulation.checks import (
 from addon.settings.settings import Settings
 from addon.store.ledger import file as ledger_file
 
-SEEDS = range(20)
-TWICE = (0, 7, 13)
+pytestmark = large
+
+SEEDS = range(sized(8, 20))
+TWICE = SEEDS[::7]
 type Run = Callable[..., Outcome[Ran]]
 
 

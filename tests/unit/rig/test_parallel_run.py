@@ -1,4 +1,4 @@
-"""A run of tests in forked processes, as a pytest of its own."""
+"""A run of tests in forked processes, and at both sizes, as a pytest of its own."""
 
 import subprocess
 import sys

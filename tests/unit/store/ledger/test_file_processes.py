@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import large, sized
 from rig.ledger import read_ids, read_rows, second_connection
 from rig.stores import StoreLocation
 
@@ -178,6 +179,7 @@ def test_a_writer_that_is_killed_leaves_every_row_that_it_acknowledged_exactly_o
         assert reader.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
+@large
 @pytest.mark.parametrize("backend", ["sqlite", "redis"])
 async def test_processes_that_are_killed_leave_no_hold_one_row_for_each_call_and_sums_that_agree(
     backend: str, request: pytest.FixtureRequest, ledger_path: Path
@@ -185,7 +187,7 @@ async def test_processes_that_are_killed_leave_no_hold_one_row_for_each_call_and
     url = request.getfixturevalue("redis_url") if backend == "redis" else ""
     location = StoreLocation(ledger_path, url or None)
     sent: set[str] = set()
-    for turn in range(4):
+    for turn in range(sized(2, 4)):
         sent |= await asyncio.to_thread(_kill_two_at_work, ledger_path, url, turn)
     successor = location.open()
     await successor.check()
