@@ -34,7 +34,8 @@ class Filled(msgspec.Struct, frozen=True, gc=False):
 class Template(msgspec.Struct, frozen=True, gc=False):
     """One chunk without its text and its padding: the bytes before, between and after them, as they come and go.
 
-    ``other_chars`` is the length of all else that it shows.
+    ``other_chars`` is the length of all else that it shows. A chunk without a text is its own template: all of it is in
+    ``before``.
     """
 
     before: bytes
@@ -45,6 +46,7 @@ class Template(msgspec.Struct, frozen=True, gc=False):
     relayed_after: bytes
     is_padded: bool
     other_chars: int
+    has_text: bool = True
 
     def fill(
         self, events: bytes, start: int, max_bytes: int, is_clear: Callable[[str], bool] | None
@@ -53,6 +55,8 @@ class Template(msgspec.Struct, frozen=True, gc=False):
 
         An event of more than ``max_bytes``, or with a text that is not ``is_clear``, does not fit.
         """
+        if not self.has_text:
+            return self._repeat(events, start, max_bytes)
         before, between, after = self.before, self.between, self.after
         relayed: list[bytes] = []
         padding, chars, at = b"", 0, start
@@ -77,18 +81,27 @@ class Template(msgspec.Struct, frozen=True, gc=False):
             at = end
         return Filled(b"".join(relayed), chars, at)
 
+    def _repeat(self, events: bytes, start: int, max_bytes: int) -> Filled:
+        at, size = start, len(self.before)
+        while size <= max_bytes and events.startswith(self.before, at):
+            at += size
+        return Filled(self.relayed_before * ((at - start) // size), 0, at)
+
 
 def make_template(
     event: bytes, at: int, payload: bytes, edits: Sequence[Edit], text_chars: int
 ) -> Template | None:
-    """Return the template of an event that was read whole, or None when it has no text of its own.
+    """Return the template of an event that was read whole, or None when it can have none.
 
     ``payload`` is in the event from byte ``at`` on. ``edits`` are the ones that were made to it. ``text_chars`` is the
-    length of all that the event shows. An event that ends with \\r has no template: only the next byte shows its end.
+    length of all that the event shows.
     """
     member = _TEXT_MEMBER.search(payload)
     found = _TEXT.match(payload, member.end()) if member else None
-    if found is None or not event.endswith(b"\n"):
+    if found is None and not text_chars:
+        whole = b"data: " + apply_edits(payload, edits) + b"\n\n"
+        return Template(event, b"", b"", whole, b"", b"", is_padded=False, other_chars=0, has_text=False)
+    if found is None:
         return None
     start, end = found.span(1)
     other_chars = text_chars - len(_decoded(found[1]))

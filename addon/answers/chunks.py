@@ -11,6 +11,7 @@ from addon.answers.chunk_template import Filled, Template, make_template
 from addon.answers.context import AnswerContext, encode_slug
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult
 from addon.answers.normalize.finish_reason import last_finish_reason
+from addon.answers.normalize.list_index import number_edits
 from addon.answers.normalize.reasoning import rename_edits
 from addon.answers.normalize.role import role_edits
 from addon.answers.sse import frame
@@ -30,8 +31,10 @@ from addon.text.json_encode import encode_json
 from policies.model import Usage
 
 CHUNK = "chat.completion.chunk"
+MAX_TEMPLATES = 4
+"""For choices, or for reasoning and content, that take turns."""
 MAX_MISSES = 8
-"""After so many chunks in a row that don't fit the template, no template is made: the provider pads its chunks."""
+"""After so many chunks in a row that fit no template, none is made: the provider pads its chunks."""
 
 
 class ChatChunks:
@@ -50,8 +53,9 @@ class ChatChunks:
         self._normalizer = ChunkNormalizer(context.family, context.choices, seed=context.answer_id)
         self._answer_id = context.answer_id
         self._secrets = StreamedSecrets(context.secrets)
-        self._template: Template | None = None
-        self._text: SecretFreeText | None = None  # the text that differs between chunks of the template
+        self._templates: list[tuple[Template, SecretFreeText | None]] = []
+        """With each, the text that differs between its chunks."""
+        self._next_template = 0
         self._misses = 0
 
     @property
@@ -65,44 +69,61 @@ class ChatChunks:
         return self.is_complete and len(self.placement.finished_choices) >= (self._context.choices or 1)
 
     def fill(self, events: bytes, at: int, max_bytes: int) -> Filled | None:
-        """Return the events that fit the template of an earlier chunk; see ``Template.fill``."""
-        if self._template is None:
-            return None
-        filled = self._template.fill(events, at, max_bytes, self._text.is_clear if self._text else None)
-        if filled.end == at:
+        """Return the events that fit the templates of earlier chunks; see ``Template.fill``."""
+        start, size, chars, untried = at, len(events), 0, len(self._templates)
+        relayed: list[bytes] = []
+        while untried and at < size:
+            template, text = self._templates[self._next_template]
+            filled = template.fill(events, at, max_bytes, text.is_clear if text else None)
+            if filled.end > at:
+                relayed.append(filled.relayed)
+                at, chars, untried = filled.end, chars + filled.chars, len(self._templates)
+            untried -= 1
+            if at < size:
+                self._next_template = (self._next_template + 1) % len(self._templates)
+        if at == start:
             return None
         self._misses = 0
-        self.text_chars += filled.chars
-        return filled
+        self.text_chars += chars
+        return Filled(b"".join(relayed), chars, at)
 
     def ignores(self, chunk: dict[str, Any]) -> bool:
-        """Return whether ``chunk`` has no choice and no usage."""
-        return not chunk.get("choices") and USAGE_MEMBERS.isdisjoint(chunk)
+        """Return whether ``chunk`` has no choice, no usage and nothing for the next chunk."""
+        says_nothing = not chunk.get("choices") and USAGE_MEMBERS.isdisjoint(chunk)
+        return says_nothing and not self.placement.has_extra_members
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         """Return the event with its identity replaced and with normalized choices."""
         result = self._normalizer.normalize(chunk)
         choices = chunk.get("choices") if result.choices is None else result.choices
         chars, says_more = self._read_facts(chunk, choices)
-        if self._template is not None:
-            self._misses += 1
-            self._template = None
+        self._misses += bool(self._templates)
         if result.is_empty:
+            self._forget_templates()
             return b""
         if choices and self._secrets.is_needed and (masked := self._secrets.mask(choices)) is not choices:
             result, choices = ChunkResult(masked, is_repeatable=False), masked
         edits = self._edits(event.payload, chunk, result)
         made = apply_edits(event.payload, edits)
         if not choices:
-            return self.placement.add_event(made, chunk)
-        sent = self.placement.add_chunk(made, choices, has_usage=isinstance(chunk.get("usage"), dict))
-        is_alike = result.is_repeatable and not says_more and self._misses < MAX_MISSES
-        self._text = self._secrets.only_text
-        if self._secrets.is_needed and not self._text:
+            sent = self.placement.add_event(made, chunk)
+            if sent or not self.ignores(chunk):
+                self._forget_templates()
             return sent
-        if is_alike and event.start >= 0 and sent == frame(made):
-            self._template = make_template(event.text, event.start, event.payload, edits, chars)
+        sent = self.placement.add_chunk(made, choices, has_usage=isinstance(chunk.get("usage"), dict))
+        text = self._secrets.only_text
+        is_followed = not self._secrets.is_needed or text or self._secrets.is_textless
+        if not (is_followed and result.is_repeatable and not says_more and sent == frame(made)):
+            self._forget_templates()
+        elif self._misses < MAX_MISSES and event.start >= 0:
+            template = make_template(event.text, event.start, event.payload, edits, chars)
+            if template:
+                self._templates = [*self._templates[1 - MAX_TEMPLATES :], (template, text)]
+                self._next_template = len(self._templates) - 1
         return sent
+
+    def _forget_templates(self) -> None:
+        self._templates, self._next_template = [], 0
 
     def finish(self) -> bytes:
         """Return the text that was held, and the usage."""
@@ -152,6 +173,8 @@ def choices_edits(payload: bytes, chunk: Mapping[str, Any], result: ChunkResult)
     """
     if result.choices is None:
         return []
+    if result.is_numbered:
+        return number_edits(payload)
     roles = role_edits(payload) if result.role_dropped else []
     if roles is None or not (result.is_renamed or result.role_dropped):
         return [value_edit(payload, "choices", encode_json(result.choices))]

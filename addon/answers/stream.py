@@ -1,17 +1,13 @@
 """The reader of a streamed answer: it checks each event, and a dialect interprets it. Pure."""
 
-import re
 from operator import attrgetter
 from typing import Any
 
 from addon.answers.bounds import (
-    MAX_EVENT_VALUES,
     TOO_MANY_CHOICES,
-    BoundExceededError,
     TooManyChoicesError,
     exceeded_bound,
     finite_logprobs,
-    parse_bounded,
 )
 from addon.answers.context import AnswerContext
 from addon.answers.silence import MAX_SILENT_BYTES, Silence
@@ -25,36 +21,34 @@ from addon.answers.sse import (
     find_comments_end,
     frame,
     has_data,
-    has_field,
     is_error_event,
     only_data_line,
     separate_comments,
+)
+from addon.answers.stream_body import (
+    CUT,
+    NOT_JSON,
+    NOT_UNDERSTOOD,
+    events_of_body,
+    parse_event,
+    reported_failure,
 )
 from addon.answers.stream_chunks import Chunks, Event
 from addon.text.errors import (
     ErrorAnswer,
     is_error_payload,
-    stream_interrupted,
     unreadable_answer,
-    upstream_error_in_success,
 )
-from addon.text.json_encode import encode_json
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 MAX_HELD_BYTES = 64 * 1024
 
 _DONE = b"[DONE]"
-_TRAILING_COMMA = re.compile(rb",\s*\]\s*\Z")
-_CHOICES = frozenset({"choices", "candidates"})
-_NOT_JSON = object()
 
-_CUT = stream_interrupted()
 _UNREADABLE = unreadable_answer("an event of its stream is not a JSON object.")
-_NOT_UNDERSTOOD = unreadable_answer("an event of its stream is malformed.")
 _TOO_LARGE = unreadable_answer("an event of its stream is too large.")
 _TOO_MANY_LINES = unreadable_answer(f"an event of its stream has more than {MAX_EVENT_LINES} lines.")
 _SILENT = unreadable_answer(f"its stream went on for {MAX_SILENT_BYTES >> 20} MiB without content.")
-_NO_STREAM = unreadable_answer("it is not an event stream.")
 _NO_COMPLETION = unreadable_answer("its stream has no completion.")
 
 
@@ -88,14 +82,16 @@ class StreamedAnswerReader:
         """Take the next bytes of the upstream's answer. Return those that are ready for the client."""
         if self.is_done or self.failure is not None:
             return b""
-        splitter = self._splitter
-        if splitter.is_between_events and (filled := self._chunks.fill(piece, 0, self._max_event_bytes)):
+        splitter, chars = self._splitter, self._chunks.text_chars
+        pending_bytes = 0 if splitter.is_between_events else splitter.pending_bytes
+        filled = self._chunks.fill(piece, 0, self._max_event_bytes) if splitter.is_between_events else None
+        if filled is None:
+            relayed = self._relay_events(splitter.add(piece))
+        elif filled.end == len(piece) and filled.chars:  # Nearly every piece.
             self._silence.bytes = 0
-            if filled.end == len(piece):
-                return filled.relayed
-            return filled.relayed + self._relay_events(splitter.add(piece[filled.end :]))
-        chars, pending_bytes = self._chunks.text_chars, splitter.pending_bytes
-        relayed = self._relay_events(splitter.add(piece))
+            return filled.relayed
+        else:
+            relayed = filled.relayed + self._relay_events(splitter.add(piece[filled.end :]))
         if self._is_over or self._chunks.text_chars > chars:
             self._silence.bytes = 0
         elif self._silence.is_too_long(pending_bytes + len(piece) - splitter.pending_bytes):
@@ -116,9 +112,7 @@ class StreamedAnswerReader:
             if filled := self._chunks.fill(events, at, self._max_event_bytes):
                 relayed.append(filled.relayed)
                 at = filled.end
-            elif (
-                comments_end := find_comments_end(events, at)
-            ) > at and comments_end - at <= self._max_event_bytes:
+            elif at < (comments_end := find_comments_end(events, at)) <= at + self._max_event_bytes:
                 relayed.append(self._relay_comments(events[at:comments_end]))
                 at = comments_end
             else:
@@ -170,9 +164,9 @@ class StreamedAnswerReader:
             return self._fail(_TOO_MANY_LINES)
         lines = data_lines(text)
         if is_error_event(text):
-            value = _parse(b"\n".join(lines))
-            is_read = value is not _NOT_JSON and not isinstance(value, ErrorAnswer)
-            return self._fail(self._upstream_failure(value if is_read else None))
+            value = parse_event(b"\n".join(lines))
+            is_read = value is not NOT_JSON and not isinstance(value, ErrorAnswer)
+            return self._fail(reported_failure(value if is_read else None, self._context))
         if not lines:
             return self._hold(text)
         return self._relay_data(text, lines, at_end=at_end)
@@ -186,15 +180,15 @@ class StreamedAnswerReader:
             return self._silence.add(
                 text
             )  # An empty event: clients that expect JSON in every event would fail on it.
-        chunk = _parse(payload)
-        if chunk is _NOT_JSON and (finite := finite_logprobs(payload)) != payload:
-            payload, chunk = finite, _parse(finite)
+        chunk = parse_event(payload)
+        if chunk is NOT_JSON and (finite := finite_logprobs(payload)) != payload:
+            payload, chunk = finite, parse_event(finite)
         if isinstance(chunk, ErrorAnswer):
             return self._fail(chunk)
-        if chunk is _NOT_JSON and len(lines) > 1:
+        if chunk is NOT_JSON and len(lines) > 1:
             return self._relay_each(lines, at_end=at_end)
-        if chunk is not _NOT_JSON and is_error_payload(chunk):
-            return self._fail(self._upstream_failure(chunk))
+        if chunk is not NOT_JSON and is_error_payload(chunk):
+            return self._fail(reported_failure(chunk, self._context))
         if not isinstance(chunk, dict):
             return self._handle_unreadable(at_end=at_end)
         if failure := exceeded_bound(chunk):
@@ -209,7 +203,7 @@ class StreamedAnswerReader:
     def _handle_unreadable(self, *, at_end: bool) -> bytes:
         if not at_end:
             return self._fail(_UNREADABLE)
-        return self._close() if self._chunks.is_complete else self._fail(_CUT)
+        return self._close() if self._chunks.is_complete else self._fail(CUT)
 
     def _read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         try:
@@ -217,7 +211,7 @@ class StreamedAnswerReader:
         except TooManyChoicesError:
             return self._fail(TOO_MANY_CHOICES)
         except ValueError:
-            return self._fail(_NOT_UNDERSTOOD)
+            return self._fail(NOT_UNDERSTOOD)
         if relayed and self._held is not None:
             relayed = self._release(relayed)
         elif not relayed and self._chunks.ignores(chunk):
@@ -257,7 +251,7 @@ class StreamedAnswerReader:
         if self._held is not None and not self._chunks.placement.has_begun:
             return self._read_body(bytes(self._held) + rest)
         if not self._chunks.is_complete:
-            return self._fail(_CUT)
+            return self._fail(CUT)
         return self._close()
 
     def _close(self) -> bytes:
@@ -266,46 +260,21 @@ class StreamedAnswerReader:
         try:
             last = self._chunks.finish()
         except ValueError:
-            return self._fail(_NOT_UNDERSTOOD)
+            return self._fail(NOT_UNDERSTOOD)
         self.is_done = True
         return self._release(last + DONE_EVENT)
 
     def _read_body(self, body: bytes) -> bytes:
-        """Read an answer that is not an event stream, whatever its content type. Mostly it is an error.
-
-        Some servers send the chunks as one JSON array (Gemini without ``alt=sse``), or a whole answer.
-        """
-        payload = _parse(finite_logprobs(_TRAILING_COMMA.sub(b"]", body.removeprefix(b"\xef\xbb\xbf"))))
-        if isinstance(payload, ErrorAnswer):
-            return self._fail(payload)
-        if payload is not _NOT_JSON and is_error_payload(payload):
-            return self._fail(self._upstream_failure(payload))
-        chunks = payload if isinstance(payload, list) else [payload]
-        if not chunks or not all(isinstance(chunk, dict) and _CHOICES & chunk.keys() for chunk in chunks):
-            return self._fail(_NO_STREAM if has_field(body) else _CUT)
+        """Read an answer that is not an event stream."""
+        events = events_of_body(body, self._context)
+        if isinstance(events, ErrorAnswer):
+            return self._fail(events)
         self._held = bytearray()
-        try:
-            events = [frame(encode_json(chunk)) for chunk in chunks]
-        except ValueError:
-            return self._fail(_NOT_UNDERSTOOD)
         relayed = b"".join([self._relay(event) for event in events if not self._is_over])
         return relayed if self._is_over else relayed + self._end(b"")
-
-    def _upstream_failure(self, payload: object) -> ErrorAnswer:
-        return upstream_error_in_success(payload, names=self._context.names, secrets=self._context.secrets)
 
     def _fail(self, failure: ErrorAnswer) -> bytes:
         """Set the failure. Return the pending chunk if the client already has a part of the answer."""
         self.failure = failure
         self._splitter.clear()
         return self._chunks.placement.flush_pending() if self._held is None else b""
-
-
-def _parse(payload: bytes) -> object:
-    """Return the JSON value, ``_NOT_JSON``, or the failure of a value that exceeds a bound."""
-    try:
-        return parse_bounded(payload, MAX_EVENT_VALUES)
-    except BoundExceededError as error:
-        return error.failure
-    except ValueError:
-        return _NOT_JSON

@@ -96,6 +96,8 @@ class StreamedSecrets:
     def __init__(self, secrets: Sequence[str]) -> None:
         self.only_text: SecretFreeText | None = None
         """The text of the chunk that was read last, if it had exactly one."""
+        self.is_textless = False
+        """The chunk that was read last had no text, and nothing is held."""
         self._secrets = tuple(filter(is_unmistakable, secrets))
         self.is_needed = bool(self._secrets)
         self._texts: dict[Path, SecretFreeText] = {}
@@ -103,7 +105,7 @@ class StreamedSecrets:
 
     def mask(self, choices: list[Any]) -> list[Any]:
         """Return the choices of the next chunk without secrets: the same list when nothing changes."""
-        self.only_text = None
+        self.only_text, self.is_textless = None, False
         if not self._secrets or self._is_clear(choices):
             return choices
         read: list[Path] = []
@@ -130,6 +132,7 @@ class StreamedSecrets:
                     return False
                 place, piece = (choices[0].get("index", 0), name), value
         if place is None:
+            self.is_textless = True
             return True
         text = self._texts.get(place)
         if text is None or not text.is_clear(piece):

@@ -50,6 +50,11 @@ class UsagePlacement:
         return bool(self.finished_choices or self._open_choices)
 
     @property
+    def has_extra_members(self) -> bool:
+        """Whether members of an event wait for the next chunk."""
+        return bool(self._extra_members)
+
+    @property
     def is_complete(self) -> bool:
         """Whether every choice that was seen has its ``finish_reason``."""
         return bool(self.finished_choices) and not self._open_choices

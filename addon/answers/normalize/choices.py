@@ -34,8 +34,9 @@ class ChunkResult(msgspec.Struct, frozen=True, gc=False):
     | ``is_empty`` | nothing is left in the chunk, so it is not sent |
     | ``is_renamed`` | the key of ``reasoning`` changes, so that ``reasoning.rename_edits`` can make the change |
     | ``role_dropped`` | a repeated role is left out, so that ``role.role_edits`` can make the change |
+    | ``is_numbered`` | the only choice gets index 0, so that ``list_index.number_edits`` can make the change |
 
-    With ``is_renamed`` and ``role_dropped``, nothing else changes.
+    With ``is_renamed`` and ``role_dropped``, nothing else changes. With ``is_numbered``, nothing else changes at all.
     """
 
     choices: list[Any] | None
@@ -43,6 +44,7 @@ class ChunkResult(msgspec.Struct, frozen=True, gc=False):
     is_empty: bool = False
     is_renamed: bool = False
     role_dropped: bool = False
+    is_numbered: bool = False
 
 
 _REPEATABLE: Final = ChunkResult(None, True)
@@ -79,8 +81,9 @@ class ChunkNormalizer:
         role_dropped = len(results) == 1 and results[0].role_dropped
         lost_text = any(one.lost_text for one in results)
         is_empty = lost_text and not chunk.get("usage") and all(map(_is_silent, normal))
-        is_repeatable = is_repeatable and (is_renamed or role_dropped)
-        return ChunkResult(normal, is_repeatable, is_empty, is_renamed, role_dropped)
+        is_numbered = len(results) == 1 and results[0].is_numbered
+        is_repeatable = is_repeatable and (is_renamed or role_dropped or is_numbered)
+        return ChunkResult(normal, is_repeatable, is_empty, is_renamed, role_dropped, is_numbered)
 
     def finish(self) -> list[dict[str, Any]]:
         """Return the choices that are left to send when the stream has ended."""
@@ -111,8 +114,15 @@ class ChunkNormalizer:
         index = choice.get("index")
         if type(index) is not int or (index and self._is_single):
             index = 0 if self._is_single else position
-            result = self._state(index).normalize({**choice, "index": index})
-            return ChoiceResult(result.choice, is_repeatable=False, lost_text=result.lost_text)
+            numbered = {**choice, "index": index}
+            result = self._state(index).normalize(numbered)
+            is_alike, is_only_numbered = result.is_repeatable, result.choice is numbered and not index
+            return ChoiceResult(
+                result.choice,
+                is_repeatable=is_alike and is_only_numbered,
+                lost_text=result.lost_text,
+                is_numbered=is_only_numbered,
+            )
         return self._state(index).normalize(choice)
 
     def _state(self, index: int) -> StreamChoice:

@@ -1,4 +1,4 @@
-"""The rule for lists that a stream sends bit by bit: each element has an index. Pure.
+"""The rule for lists that a stream sends bit by bit, its choices included: each element has an index. Pure.
 
 OpenAI's SDK can't join other elements. An element without an index is a new one (recordings of OpenRouter:
 ``annotations``, and ``reasoning_details`` of Gemini).
@@ -8,6 +8,7 @@ Source: OpenAI's Python SDK, ``lib/streaming/_deltas.py``.
 from typing import Any
 
 from addon.answers.normalize.edits import keep_if_same, with_member
+from addon.text.json_edits import Edit, members, prepend_edit
 
 LISTS = frozenset({"annotations", "reasoning_details"})
 
@@ -37,3 +38,12 @@ class ListIndexes:
             index, element = free, with_member(element, "index", free)
         self._next[name] = max(free, index + 1)
         return element
+
+
+def number_edits(payload: bytes) -> list[Edit]:
+    """Return the edit that gives the only choice of the JSON ``payload`` the index 0."""
+    chars = payload.decode("latin-1")
+    choices = members(chars, chars.index("{"), "choices")[-1]
+    start = members(chars, choices.start)[0].start
+    known = [(one.start, one.end, b"0") for one in members(chars, start, "index")]
+    return known[-1:] or [prepend_edit(payload, start, "index", b"0")]

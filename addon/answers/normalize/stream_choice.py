@@ -20,7 +20,7 @@ from addon.answers.normalize.tool_calls import StreamedCalls, with_calls
 class ChoiceResult(msgspec.Struct, frozen=True, gc=False):
     """A normalized choice of one chunk; see ``choices.ChunkResult``.
 
-    ``lost_text``: the rule of think tags held or moved some of its text.
+    ``lost_text``: the rule of think tags held or moved some of its text. ``is_numbered``: only its index changes.
     """
 
     choice: Any
@@ -28,6 +28,7 @@ class ChoiceResult(msgspec.Struct, frozen=True, gc=False):
     is_renamed: bool = False
     role_dropped: bool = False
     lost_text: bool = False
+    is_numbered: bool = False
 
 
 class StreamChoice:

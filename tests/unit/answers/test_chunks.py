@@ -1,6 +1,7 @@
 """Usage, finish reason and model of an OpenAI-shaped stream."""
 
 import json
+import sys
 from itertools import pairwise
 
 import pytest
@@ -15,7 +16,7 @@ from rig.relayed_streams import (
     relay,
 )
 
-from addon.answers import chunks
+from addon.answers import chunks, silence
 from addon.answers.context import AnswerContext
 from policies.family import Family
 from policies.model import Usage
@@ -106,3 +107,90 @@ def test_chunks_that_are_alike_are_relayed_as_if_each_was_read(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "MAX_MISSES", 0)  # No template is made.
         assert relayed == relay(*pieces, max_event_bytes=300, source=source)
+
+
+def event(choice: str, more: str = "") -> bytes:
+    return f'data: {{"id":"c1","choices":[{choice}]{more}}}\n\n'.encode()
+
+
+TURNS = [
+    event('{"index":0,"delta":{"content":"ab"}}'),
+    event('{"index":0,"delta":{"content":"c"}}'),
+    event('{"index":0,"delta":{"content":"sk-te"}}'),
+    event('{"index":0,"delta":{"content":"st-key-1234567890"}}'),
+    event('{"index":1,"delta":{"content":"ab"}}'),
+    event('{"index":1,"delta":{"content":"sk-te"}}'),
+    event('{"delta":{"content":"unnumbered"}}'),
+    event('{"delta":{"content":"x"},"index":7}'),
+    event('{"index":0,"delta":{"role":"assistant","content":"r"}}'),
+    event('{"index":0,"delta":{"reasoning":"thought"}}'),
+    event('{"index":0,"delta":{"reasoning_content":"thought"}}'),
+    event('{"index":0,"delta":{}}'),
+    event('{"index":0,"delta":{"content":""}}'),
+    event('{"delta":{}}'),
+    event("{}"),
+    event("", ',"x_metrics":{"a":1}'),
+    event("", ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
+    event('{"index":0,"delta":{"content":"u"}}', ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
+    event('{"index":0,"delta":{},"finish_reason":"stop"}'),
+    event('{"index":1,"delta":{"content":"e"},"finish_reason":"length"}'),
+    b"data: {}\n\n",
+    b": comment\n\n",
+    b"\n",
+]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(TURNS), min_size=1, max_size=4), max_size=4),
+    st.integers(1, 4),
+    st.lists(st.integers(0, 2_000), max_size=6),
+    st.sampled_from([(), ("sk-test-key-1234567890",)]),
+    st.sampled_from([None, 1, 2]),
+)
+@settings(max_examples=300, deadline=None)
+def test_chunks_that_take_turns_are_relayed_as_if_each_was_read(
+    parts: list[list[bytes]], times: int, cuts: list[int], secrets: tuple[str, ...], choices: int | None
+) -> None:
+    source = AnswerContext("house/slug", Family("plain"), secrets=secrets, choices=choices)
+    stream = b"".join(b"".join(part) * times for part in parts)
+    ends = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    pieces = [stream[start:end] for start, end in pairwise(ends)]
+    relayed = relay(*pieces, source=source)
+    assert relayed == relay(*one_by_one(stream), source=source)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "MAX_MISSES", 0)  # No template is made.
+        patch.setattr(silence, "MAX_EVENTS", 0)
+        assert relayed == relay(*pieces, source=source)
+
+
+SMALLEST = {
+    "content": [event('{"index":0,"delta":{"content":"a"}}')],
+    "without an index": [event('{"delta":{"content":"a"}}')],
+    "an empty delta": [event('{"index":0,"delta":{}}')],
+    "two choices in turn": [
+        event('{"index":0,"delta":{"content":"a"}}'),
+        event('{"index":1,"delta":{"content":"b"}}'),
+    ],
+    "reasoning and content in turn": [
+        event('{"index":0,"delta":{"reasoning":"a"}}'),
+        event('{"index":0,"delta":{"content":"b"}}'),
+    ],
+    "pings between": [event('{"index":0,"delta":{"content":"a"}}'), b"data: {}\n\n"],
+}
+
+
+@pytest.mark.parametrize("part", SMALLEST.values(), ids=SMALLEST)
+def test_the_smallest_chunks_take_few_steps(part: list[bytes]) -> None:
+    source = AnswerContext("house/slug", Family("plain"), secrets=("sk-test-key-1234567890",))
+    reader, steps = reader_of(source=source), 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal steps
+        steps += event == "call"
+
+    reader.feed(b"".join(part) * 10)
+    sys.setprofile(count)
+    reader.feed(b"".join(part) * 500)
+    sys.setprofile(None)
+    assert reader.failure is None
+    assert steps <= 5 * 500 * len(part) + 50, "calls of Python functions"
