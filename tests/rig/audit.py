@@ -1,11 +1,13 @@
-"""Changes of commands whose process dies."""
+"""Changes of commands whose process dies, and the lines of a log."""
 
 import os
 import signal
+from pathlib import Path
 
 from addon.edits.recording import Evidence
-from addon.store.ledger.audit import AuditLine
+from addon.store.ledger.audit import AuditLine, find_lines
 from addon.store.ledger.audit_spool import AuditSpool
+from addon.store.ledger.report import open_report
 
 LINE = AuditLine("command", "", "", "keys set", "acme", "ci", "Change the key ci", "alice (sudo: bob)")
 
@@ -17,3 +19,10 @@ def die_during(spool: AuditSpool, evidence: Evidence) -> None:
         with spool.record(LINE, evidence):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
+
+
+def read_actions(ledger: Path) -> list[tuple[str, str]]:
+    """Return the action and the outcome of each line, the oldest first."""
+    with open_report(ledger) as connection:
+        lines = find_lines(connection, None, None, None, 100).records()
+    return [(line["action"], line["outcome"]) for line in reversed(lines)]

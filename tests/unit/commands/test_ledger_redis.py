@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from rig.audit import read_actions
 from rig.bounds import BOUND_S
 from rig.configuration import environment
 from rig.ledger import read_ids
@@ -73,6 +74,7 @@ def test_only_one_ledger_is_written_until_another_takes_over(shared: tuple[Path,
     assert f"calls are recorded in another ledger than {path_of(other)}" in refused.stderr
     taken = run(other, "drain", "--once", "--take-over")
     assert taken.exit_code == 0, taken.output
+    assert read_actions(path_of(other)) == [("ledger drain", "made")]
     assert run(one, "drain", "--once").exit_code == 1
 
 

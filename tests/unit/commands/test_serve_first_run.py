@@ -4,12 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rig.audit import read_actions
 from rig.processes import Shipped
 from rig.routed_calls import MODELS, PROVIDERS
 
-from addon.commands.serve_first_run import renew_demo_model
+from addon.commands.serve_first_run import make_demo, renew_demo_model
 from addon.settings.first_run import create_demo_workspace, find_demo_model
 from addon.settings.settings import SettingsFiles
+from addon.store.ledger.audit_spool import AuditSpool
 from policies.model import Model, Prices
 
 SANDBOX = replace(MODELS["gpt"], slug="sandbox", provider=PROVIDERS["SANDBOX"])
@@ -36,6 +38,16 @@ def test_the_first_call_goes_to_the_built_in_provider_or_to_the_cheapest_model(
 ) -> None:
     model = find_demo_model(models)
     assert (model and model.slug) == found
+
+
+def test_what_a_first_run_makes_is_in_the_audit_log_once(tmp_path: Path) -> None:
+    settings = SettingsFiles(Shipped().write(tmp_path), {}).load()
+    paths = settings.conf.paths
+    paths.workspaces.mkdir()
+    for _ in range(2):
+        make_demo(paths.workspaces, settings)
+    AuditSpool(paths.database).drain(1)
+    assert read_actions(paths.database) == [("serve", "made")] * 2
 
 
 def test_a_demo_that_cant_be_changed_gets_the_command_that_does(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rig.audit import read_actions
 from rig.ledger import make_row
-from rig.ledger_commands import INVOICE, conf_in, live, use
+from rig.ledger_commands import INVOICE, conf_in, live, path_of, use
 from rig.ledger_commands import run as run_ledger
 from rig.money import USD
 from rig.redis_server import RedisServer
@@ -55,6 +56,7 @@ def test_lost_counters_are_counted_again_from_the_ledger(conf: Path, redis_serve
         result.stdout,
     )
     assert spent(counters(redis_server)) == before
+    assert read_actions(path_of(conf)) == [("state rebuild", "made")]
     assert run_ledger(conf, "verify").exit_code == 0
 
 
