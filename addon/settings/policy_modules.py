@@ -41,7 +41,7 @@ OWN_MODULES: Final = frozenset(
             "large_text",
             "limits",
         ),
-        *("messages", "model", "money", "plausible_usage", "refusal", "request_facts", "review"),
+        *("messages", "model", "money", "plausible_usage", "refusal", "request_facts", "resend", "review"),
         *(
             "route",
             "route_table",
