@@ -27,6 +27,7 @@ PASSWORD = "the password of the pictures"
 ENVIRONMENT = {
     "CONSOLE_PASSWORD": PASSWORD,
     **{f"{name}_API_KEY": "not-a-real-key" for name in ("OPENAI", "ANTHROPIC", "GEMINI", "MISTRAL", "GROQ")},
+    "TESSERA_OPENAI_KEY": "not-a-real-key-of-tessera",
 }
 
 
@@ -95,7 +96,7 @@ COMPANIES = (
             "dialogue": {"label": "Dialogue of characters", "spend_cap_usd": "10", "spend_reset": "monthly"},
             "nightly": {"label": "Nightly tests", "models": ["claude-haiku-*"]},
         },
-        {"plan": "pro", "byok": {"OPENAI": {"secret": "env:OPENAI_API_KEY", "routing": True}}},
+        {"plan": "pro", "byok": {"OPENAI": {"secret": "env:TESSERA_OPENAI_KEY", "routing": True}}},
         4000,
         500,
     ),
