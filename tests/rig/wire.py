@@ -18,6 +18,7 @@ from addon.wire.connection import ServeStream, WireSettings
 from addon.wire.stream import Stream
 from policies.refusal import Refusal
 from rig.bounds import BOUND_S
+from rig.conservation import assert_windows_open
 from rig.raw_clients import Answer
 
 with warnings.catch_warnings():
@@ -180,6 +181,8 @@ async def wire(
         served = Wire(sock.getsockname()[1], host, listener, tls)
         try:
             yield served
+            for connection in host.clients.connections():
+                assert_windows_open(connection)
         finally:
             for peer in served.peers:
                 peer.writer.transport.abort()
