@@ -16,6 +16,7 @@ from policies.limits import (
     period_of,
     period_start,
     rpm_of,
+    seconds_to_reset,
     wallet_counter,
 )
 from policies.model import Key, Mode, Plan, Reset, Workspace
@@ -57,6 +58,21 @@ def test_a_period_ends_where_the_next_one_begins(day: date, reset: Reset) -> Non
     after = date.fromisoformat(period_end(period))
     assert period_start(period_of(after, reset)) == period_end(period)
     assert period_of(after - timedelta(days=1), reset) == period
+
+
+@pytest.mark.parametrize(
+    ("period", "now", "seconds"),
+    [
+        ("2026-11-21", "2026-11-21T23:59:58.500+00:00", 2),
+        ("2026-11-21", "2026-11-21T23:59:59.999+00:00", 1),
+        ("2026-11-21", "2026-11-22T00:00:00+00:00", 1),
+        ("2026-W47", "2026-11-22T23:00:00+00:00", 3_600),
+        ("2026-11", "2026-11-29T23:59:59.001+00:00", 86_401),
+        ("ever", "2026-11-21T12:00:00+00:00", None),
+    ],
+)
+def test_the_wait_for_the_end_of_a_period_is_rounded_up(period: str, now: str, seconds: int | None) -> None:
+    assert seconds_to_reset(period, datetime.fromisoformat(now)) == seconds
 
 
 def test_a_period_that_never_ends_has_every_day() -> None:
