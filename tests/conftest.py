@@ -15,7 +15,6 @@ import httpx
 import httpx2
 import pytest
 import trustme
-from hypothesis import HealthCheck, settings
 from rig.bounds import BOUND_S
 from rig.configuration import Configuration, model, new_key, provider, workspace
 from rig.gateway import Gateway
@@ -24,10 +23,6 @@ from rig.new_ledgers import copy_new_ledgers
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.redis_stores import rig  # noqa: F401
 from rig.upstream import DeafPort, RefusingPort, Upstream
-
-# No result depends on the speed of the machine.
-settings.register_profile("tollgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tollgate")
 
 
 def _sharing_contexts(create: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:

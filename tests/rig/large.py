@@ -1,9 +1,29 @@
 """Tests that are large by nature: a sample of each runs with the suite, all of it with ``--large``.
 
-``large`` marks such a test, and ``sized`` chooses its size. The hooks of pytest are those of a plugin.
+``large`` marks such a test, and ``sized`` chooses its size. A property test has more examples with ``--large``; in the
+suite, parsers and money have most. The hooks of pytest are those of a plugin.
 """
 
+from collections.abc import Generator
+from pathlib import Path
+
 import pytest
+from hypothesis import HealthCheck, settings
+
+UNIT = Path(__file__).parents[1] / "unit"
+STRONG = (
+    *(UNIT / name for name in ("text", "wire", "upstream", "dialects", "store/redis", "store/sqlite")),
+    *(
+        UNIT / "policies" / f"test_{name}.py"
+        for name in ("money", "money_amounts", "spend", "limits", "estimate")
+    ),
+    *(
+        UNIT / "answers" / f"test_{name}.py"
+        for name in ("sse", "usage", "reader_arbitrary", "streamed_secrets")
+    ),
+)
+"""Parsers and money."""
+EXAMPLES, STRONG_EXAMPLES, LARGE_EXAMPLES = 50, 100, 300
 
 large = pytest.mark.large
 _sizes: dict[str, bool] = {}
@@ -22,14 +42,36 @@ def pytest_configure(config: pytest.Config) -> None:
     """Note the size before the modules of tests are imported."""
     config.addinivalue_line("markers", "large: the test runs a sample, and all of it with --large")
     _sizes["whole"] = config.getoption("large")
+    for name, sample in (("usual", EXAMPLES), ("strong", STRONG_EXAMPLES)):
+        # No result depends on the speed of the machine.
+        settings.register_profile(
+            name,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+            max_examples=sized(sample, LARGE_EXAMPLES),
+        )
+    settings.load_profile("usual")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, object, object]:
+    """Choose the number of examples before a module is imported: its tests take those of that moment."""
+    if isinstance(collector, pytest.Module):
+        is_strong = any(path in (collector.path, *collector.path.parents) for path in STRONG)
+        settings.load_profile("strong" if is_strong else "usual")
+    return (yield)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--large``, keep the marked tests."""
+    """With ``--large``, keep the marked tests and the property tests."""
     if _sizes["whole"]:
-        others = [item for item in items if not item.get_closest_marker("large")]
+        others = [item for item in items if not _is_large(item)]
         config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item.get_closest_marker("large")]
+        items[:] = [item for item in items if _is_large(item)]
+
+
+def _is_large(item: pytest.Item) -> bool:
+    return bool(item.get_closest_marker("large")) or hasattr(getattr(item, "obj", None), "hypothesis")
 
 
 def sized(sample: int, whole: int) -> int:
