@@ -137,7 +137,7 @@ def test_a_folder_that_can_not_have_the_file_is_no_fault_of_the_console(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "var").write_text("not a folder")
-    find_session_keys(tmp_path / "var" / KEYS_FILE, None)
+    find_session_keys(tmp_path / "var" / SESSION_KEYS_FILE, None)
     assert "Not a directory" in caplog.text
 
 
