@@ -25,6 +25,7 @@ from addon.text.table import Table
 from addon.text.table_formats import format_csv
 from policies.model import Model
 
+_OPTIONAL: Final = ("upstream_model_id",)
 _HEADERS: Final = MappingProxyType(
     {
         "modelSlug": "slug",
@@ -59,7 +60,7 @@ def list_models(conf_file: Path, form: Form) -> None:
     columns = list(shown[0]) if shown else []
     if form != "csv":
         columns = [_HEADERS.get(column, column) for column in columns]
-    echo_table(Table(columns, [list(row.values()) for row in shown]), form, "no active models")
+    echo_table(Table(columns, [list(row.values()) for row in shown]), form, "no active models", _OPTIONAL)
 
 
 @catalog.command()
@@ -96,7 +97,7 @@ def _make_table(comparison: Comparison) -> Table:
 def _format_comparison(comparison: Comparison, form: Form) -> str:
     parts = []
     if comparison.disagreements:
-        parts.append(format_table(_make_table(comparison), form, missing="none"))
+        parts.append(format_table(_make_table(comparison), form, _OPTIONAL, missing="none"))
     if comparison.unknown:
         parts.append("Not in genai-prices:\n" + "\n".join(f"  {slug}" for slug in comparison.unknown))
     parts.append(

@@ -166,7 +166,7 @@ def test_list_prints_the_public_rows_with_retail_prices(run: Run) -> None:
         "id",
         "object",
     }
-    assert re.search(r"gpt-4o-mini +OPENAI +gpt-4o-mini +0\.156 +0\.624 +True", run("list").output)
+    assert re.search(r"gpt-4o-mini +OPENAI +0\.156 +0\.624 +True", run("list").output)
 
 
 @pytest.mark.parametrize("command", ["list", "check"])
