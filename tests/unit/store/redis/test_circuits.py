@@ -27,7 +27,7 @@ async def test_a_circuit_in_the_format_of_another_version_is_closed(rig: Rig) ->
     await store.maintain()
     assert store.open_circuits() == frozenset()
     assert await store.circuit_allows("OPENAI/payg/acme", "call")
-    for _ in range(FAILURES):
+    for _ in range(4 * FAILURES):  # Redis has a short time for each, and a busy machine misses it.
         await store.record_attempt("GROQ/payg/acme", failed=True)
     assert store.open_circuits() == {"GROQ/payg/acme"}
     await assert_sound(rig, store)
