@@ -21,7 +21,7 @@ keywords = ["bill", "tax"]
 model = "tester-large"
 
 [byok.TESTER]
-secret = "env:CONSOLE_PASSWORD"
+secret = "env:OWN_KEY"
 """
 FORMS = ("workspaces/edit/acme", "workspaces/set/acme", "rules/set/acme/1", "byok/add/acme")
 
@@ -32,6 +32,7 @@ def gateway(start_gateway: StartGateway) -> Gateway:
         sections={"admin": {"console_password": "env:CONSOLE_PASSWORD"}},
         environment={
             "CONSOLE_PASSWORD": PASSWORD,
+            "OWN_KEY": "not-a-real-key",
             "TOLLGATE_SECRET_KEY": Fernet.generate_key().decode(),
         },
     )
