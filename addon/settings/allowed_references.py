@@ -43,8 +43,18 @@ def _matches_path(pattern: Path, real: Path) -> bool:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    wanted = "[^/]*".join(map(re.escape, pattern.split("*")))
-    return re.fullmatch(wanted, name, re.DOTALL) is not None
+    """Return whether a name, which has no "/", matches. Each part between stars is looked for once, from the left."""
+    first, *others = pattern.split("*")
+    if not others:
+        return name == pattern
+    *middle, last = others
+    place = len(first)
+    for part in middle:
+        found = name.find(part, place)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return name.startswith(first) and name.endswith(last) and len(name) - len(last) >= place
 
 
 def _check_pattern(text: str) -> str:
