@@ -22,7 +22,6 @@ MADE = {
     "addon.commands.published_prices._find_model": None,
     # ``_matching``: its calls are among the expressions.
     "addon.settings.value_types.check": None,
-    "addon.settings.allowed_references._matches": None,
     # ``PATHS``.
     "addon.console.pages.matches": None,
     "addon.edits.hidden_values._marker": Expression(
