@@ -6,6 +6,7 @@ neither ``..`` nor a link leads anywhere else. Source: docs/configuration.md, "[
 
 import re
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Final
@@ -43,18 +44,8 @@ def _matches_path(pattern: Path, real: Path) -> bool:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Return whether a name, which has no "/", matches. Each part between stars is looked for once, from the left."""
-    first, *others = pattern.split("*")
-    if not others:
-        return name == pattern
-    *middle, last = others
-    place = len(first)
-    for part in middle:
-        found = name.find(part, place)
-        if found < 0:
-            return False
-        place = found + len(part)
-    return name.startswith(first) and name.endswith(last) and len(name) - len(last) >= place
+    literal = pattern.replace("[", "[[]").replace("?", "[?]")  # Only ``*`` is special here.
+    return "/" not in name and fnmatchcase(name, literal)
 
 
 def _check_pattern(text: str) -> str:

@@ -63,6 +63,9 @@ TABLE: tuple[tuple[tuple[str, ...], str, bool], ...] = (
     (("file:*",), "file:secrets/acme", False),
     (("file:*",), "file:../outside/key", False),
     (("file:.*",), "file:acme.toml", False),
+    (("file:secrets/[a]*e",), "file:secrets/acme", False),
+    (("file:secrets/[a]*e",), "file:secrets/[a]cme", True),
+    (("file:secrets/?cm*",), "file:secrets/acme", False),
 )
 
 
