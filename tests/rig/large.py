@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 UNIT = Path(__file__).parents[1] / "unit"
 STRONG = (
-    *(UNIT / name for name in ("text", "wire", "upstream", "dialects", "store/redis", "store/sqlite")),
+    *(UNIT / name for name in ("text", "wire", "upstream", "dialects", "store")),
     *(
         UNIT / "policies" / f"test_{name}.py"
         for name in ("money", "money_amounts", "spend", "limits", "estimate")

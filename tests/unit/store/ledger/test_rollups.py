@@ -173,6 +173,14 @@ def test_an_upgrade_adds_no_old_row_itself_and_the_build_ends_with_the_current_h
         assert count_calls(connection) == {"rollups": 40} | dict.fromkeys(ENDED, 37)
 
 
+def test_a_new_row_of_the_moment_that_a_build_has_reached_is_counted() -> None:
+    with open_ledger(make_rows(9)) as connection:
+        build_step(connection, NOW, 3)
+        write(connection, make_row("late", created_at=read_progress(connection).hours_from))
+        assert list(find_wrong(connection)) == []
+        assert count_calls(connection)["rollups"] == 4
+
+
 def test_rows_of_one_millisecond_do_not_stop_the_build() -> None:
     with open_ledger([make_row(f"call-{number}") for number in range(20)]) as connection:
         assert build_all(connection) < 10
