@@ -1,5 +1,6 @@
 """What a first run makes: the workspace ``demo`` and a master key; and its model once a provider has a key."""
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,8 @@ from addon.store.wallet import make_credit, record_entry, save_entry
 from addon.text.unprintable import escape_unprintable
 from policies.model import Model
 
+log = logging.getLogger("tollgate.serve")
+
 
 def make_demo(folder: Path, settings: Settings) -> str | None:
     """Create the demo workspace if a model can answer its calls. Show its key at once: the start may still fail."""
@@ -47,11 +50,15 @@ def make_demo(folder: Path, settings: Settings) -> str | None:
 
 
 def make_master_key(settings: Settings) -> bool:
-    """Make a master key where there is none, and say so. Return whether there is a new one. Raises OSError."""
+    """Make a master key where there is none, and log it. Return whether there is a new one. Raises OSError."""
     file = settings.conf.paths.master_keys
     is_new = needs_master_key(settings, os.environ) and create_master_key(file)
     if is_new:
-        print_notice(_NEW_MASTER_KEY.format(file=escape_unprintable(str(file))))
+        log.info(
+            "a master key was made, which seals the secrets that are typed into the console: keep a copy of %s",
+            escape_unprintable(str(file)),
+            extra={"event": "master key made"},
+        )
     return is_new
 
 
@@ -91,12 +98,6 @@ _MADE = """
 A workspace "demo" was made. Its key is shown this once:
 
   {key}
-"""
-
-_NEW_MASTER_KEY = """
-A master key was made: it seals the secrets that you type into the console. Keep a copy of it in another place:
-
-  {file}
 """
 
 _SPENDS = """
