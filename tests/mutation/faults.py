@@ -26,6 +26,7 @@ OTHER_OPERATOR: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mod: ast.FloorDiv,
 }
 OTHER_FUNCTION = {"min": "max", "max": "min", "any": "all", "all": "any"}
+_DECLARATIONS = {"annotation", "returns", "type_params", "type_comment", "decorator_list"}
 
 type Change = tuple[int, str, str, Callable[[], None]]
 """The line, the source before, the source after, and what makes the change in the tree."""
@@ -109,10 +110,10 @@ def _changes(tree: ast.Module) -> Iterator[Change]:
 
 
 def _mutable_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes but annotations, docstrings, log texts and what only a type checker reads."""
+    """Yield all nodes but declarations: annotations, options of classes and fields, and texts for people."""
     yield node
     for name, value in ast.iter_fields(node):
-        if name in {"annotation", "returns", "type_params", "type_comment", "decorator_list"}:
+        if name in _DECLARATIONS or (isinstance(node, ast.ClassDef) and name == "keywords"):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and not _is_for_readers(child):
@@ -125,7 +126,7 @@ def _is_for_readers(node: ast.AST) -> bool:
             return True
         case ast.FunctionDef(name="__repr__" | "__str__") | ast.Assert() | ast.JoinedStr():
             return True
-        case ast.Call(func=ast.Name(id="TypeVar" | "cast" | "NewType")):
+        case ast.Call(func=ast.Name(id="TypeVar" | "cast" | "NewType" | "field")):
             return True
     return False
 

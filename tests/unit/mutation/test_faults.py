@@ -16,6 +16,7 @@ from mutation.faults import faulty_tree, find_faults
         ("def f(a: int = 1) -> None:\n    'doc 1'\n    return None", ["2"]),
         ("a.b = 1\ndel a.b", ["2", "pass", "pass"]),
         ("x = f'{a + 1}'", []),
+        ("class A(Struct, frozen=True):\n    a: int = 1\n    b: int = field(init=False)", ["2"]),
     ],
 )
 def test_each_construct_has_its_faults(source: str, faults: list[str]) -> None:

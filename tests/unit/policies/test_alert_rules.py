@@ -60,6 +60,7 @@ CASES = {
     "a jump over two": (990, 1000, None, [80, 95], 95),
     "more than all": (5000, 1000, (80, 1000), [95, 100], 100),
     "a limit of nothing": (0, 0, None, [], None),
+    "a limit of one": (1, 1, None, [80, 95, 100], 100),
     "the limit was raised": (1000, 2000, (100, 1000), [], 0),
     "it is reached again after that": (1600, 2000, (0, 2000), [80], 80),
     "the limit was raised a little": (1000, 1100, (100, 1000), [], 80),

@@ -113,6 +113,38 @@ def test_letters_marks_and_other_bytes_have_their_own_weights(text: str, tokens:
     assert tokens <= estimate_prompt_tokens(says(text), TEXT_ONLY) < tokens + 1
 
 
+ONLY_MARKS = replace(TEXT_ONLY, letters_per_token=1e9, marks_per_token=0.01, other_bytes_per_token=1e9)
+
+
+@pytest.mark.parametrize(
+    ("value", "marks"),
+    [
+        ({}, 2),
+        ([], 2),
+        ({"a": {}}, 2 + 4 + 2),
+        ({"a": "b"}, 2 + 4 + 2),
+        ({"a": {}, "b": {}}, 2 + 8 + 4),
+        ([[], []], 2 + 2 + 4),
+        ([["a"]], 2 + 1 + 2 + 1 + 2),
+    ],
+)
+def test_the_marks_of_json_count(value: Any, marks: int) -> None:
+    without = estimate_prompt_tokens({"messages": []}, ONLY_MARKS)
+    found = estimate_prompt_tokens({"messages": [], "tool_choice": value}, ONLY_MARKS)
+    assert found - without == pytest.approx(100 * marks, abs=1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+@pytest.mark.parametrize("chars", [1_000, 65_535, 65_536, 65_537, 200_000])
+def test_long_texts_count_in_full_wherever_they_are_cut(count: int, chars: int) -> None:
+    text = "x" * chars
+    fields = {"messages": [{"role": "", "content": [{"type": "", "text": text}] * count}]}
+    empty = {"messages": [{"role": "", "content": [{"type": "", "text": ""}] * count}]}
+    letters = replace(TEXT_ONLY, letters_per_token=1, marks_per_token=1e9)
+    found = estimate_prompt_tokens(fields, letters) - estimate_prompt_tokens(empty, letters)
+    assert found == pytest.approx(count * chars, abs=1)
+
+
 LONG = "a word or two " * 30
 WITHOUT: dict[str, Any] = {"messages": [{"role": "assistant", "content": "Yes."}]}
 
@@ -153,6 +185,8 @@ def test_tools_and_a_response_format_cost_their_overhead_once() -> None:
         for more in ({}, {"tools": [tool]}, {"tools": [tool], "response_format": {"type": "json_object"}})
     )
     assert plain < 1_000 <= one < both < 2_000
+    only_format = WITHOUT | {"response_format": {"type": "json_object"}}
+    assert estimate_prompt_tokens(only_format, replace(TEXT_ONLY, tools_tokens=1_000)) >= 1_000
     assert estimate_prompt_tokens(WITHOUT | {"tools": []}, replace(TEXT_ONLY, tools_tokens=1_000)) == plain
 
 

@@ -48,6 +48,19 @@ def test_a_family_may_not_change_the_hold_or_the_content_of_a_call(
         check_family(Family("greedy", **frozen))
 
 
+def test_response_formats_beside_tools_can_only_be_refused() -> None:
+    with pytest.raises(ValueError, match=r"may only refuse response_formats\.with_tools"):
+        check_family(Family("wrong", response_formats={"with_tools": "in_prompt"}))
+    check_family(Family("right", response_formats={"with_tools": "refused"}))
+
+
+def test_a_role_is_plain_unless_it_is_renamed_or_late() -> None:
+    family = Family("f", roles={"developer": "system", "critic": "critic"}, late_system_role="user")
+    assert {"user", "assistant", "critic"} <= family.plain_roles
+    assert family.plain_roles.isdisjoint({"developer", "system"})
+    assert "system" in Family("f").plain_roles
+
+
 def test_only_a_json_schema_may_go_into_the_prompt() -> None:
     with pytest.raises(ValueError, match="json_schema in_prompt"):
         check_family(Family("wrong", response_formats={"json_object": "in_prompt"}))

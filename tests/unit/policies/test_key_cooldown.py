@@ -129,6 +129,11 @@ def test_a_key_that_is_ready_is_always_preferred(until_s: list[float], turn: int
         assert taken.until_s == min(until_s)
 
 
+@pytest.mark.parametrize(("turn", "taken"), [(0, 0), (1, 1), (2, 2), (5, 2)])
+def test_of_keys_that_rest_equally_long_the_next_one_is_taken(turn: int, taken: int) -> None:
+    assert next_index([Cooldown(9, 429, 1)] * 3, turn, now_s=0) == taken
+
+
 @given(ready=st.lists(st.booleans(), min_size=1, max_size=8).filter(any), turn=st.integers(0, 100))
 def test_keys_that_are_ready_are_taken_equally_often_and_always_in_the_same_order(
     ready: list[bool], turn: int

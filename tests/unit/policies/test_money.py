@@ -15,6 +15,7 @@ from policies.money import (
     compute_retail_microusd_per_mtok,
     compute_retail_prices,
     count_billable_output,
+    count_billed_tokens,
     parse_price_microusd_per_mtok,
 )
 
@@ -219,6 +220,23 @@ def test_a_cost_equals_the_exact_fraction_rounded_half_up(
         )
     )
     assert cost_nanousd(usage, prices, reasoning_beside) == (exact * 10**9 + Fraction(1, 2)) // 1
+
+
+@pytest.mark.parametrize(
+    ("usage", "reasoning_beside", "billed"),
+    [
+        (Usage(100, 20, 120), False, (100, 0, 0, 20)),
+        (Usage(100, 20, 120, cached_tokens=30), False, (70, 30, 0, 20)),
+        (Usage(100, 20, 120, cached_tokens=30, cache_write_tokens=10), False, (60, 30, 10, 20)),
+        (Usage(100, 20, 125, reasoning_tokens=5), True, (100, 0, 0, 25)),
+        (Usage(0, 0, 0), True, (0, 0, 0, 0)),
+    ],
+)
+def test_tokens_are_counted_at_the_price_that_bills_them(
+    usage: Usage, reasoning_beside: bool, billed: tuple[int, int, int, int]
+) -> None:
+    found = count_billed_tokens(usage, reasoning_beside)
+    assert (found.input, found.cached_input, found.cache_write, found.output) == billed
 
 
 @few

@@ -18,6 +18,15 @@ def test_a_table_has_routes_for_each_workspace(max_routes: int) -> None:
         assert [route.targets[0].model.slug for route in found] == ["gpt", "llama", "kimi", "mine"]
 
 
+@pytest.mark.parametrize("max_routes", [1, 3])
+def test_a_table_keeps_no_more_routes_than_its_bound(max_routes: int) -> None:
+    table = RouteTable(MODELS, PROVIDERS, max_routes)
+    for number in range(10):
+        table.find(RequestFacts("gpt", {"messages": []}), replace(When().workspace, id=f"w{number}"))
+        assert len(table._by_choice) <= max_routes
+        assert len(table._by_name) <= max_routes
+
+
 def test_workspaces_share_a_target_with_a_platform_key_and_none_with_their_own() -> None:
     table = RouteTable(MODELS, PROVIDERS)
     for byok, is_shared in (({}, True), (ON, False)):

@@ -155,6 +155,9 @@ def test_a_refusal_has_the_words_of_the_contract_and_the_time_of_a_retry(
         (12, 9_599_000_001, "12 calls in flight hold $9.60."),
         (1, 2 * USD, "1 call in flight holds $2.00."),
         (2, 1_234_500, "2 calls in flight hold $0.0012345."),
+        (2, 9_999_999, "2 calls in flight hold $0.009999999."),
+        (2, 10_000_000, "2 calls in flight hold $0.01."),
+        (2, 10_000_001, "2 calls in flight hold $0.02."),
     ],
 )
 def test_a_refusal_for_the_calls_in_flight_says_so_and_allows_a_retry_after_a_second(
@@ -181,6 +184,8 @@ def test_a_refusal_for_the_calls_in_flight_says_so_and_allows_a_retry_after_a_se
             [(KEY, CounterUse()), (MONTH, CounterUse(0, 0, 49_000, 4))],
             Denial("budget", MONTH, 4, 49_000),
         ),
+        # Of limits with equal rests, the first.
+        (MAX_COST, [(KEY, CounterUse(49_000)), (MONTH, CounterUse(49_000))], Denial("budget", KEY)),
         (
             MAX_COST,
             [(KEY, CounterUse(0, 0, 49_999, 9)), (WALLET, CounterUse(-1_100))],
