@@ -14,7 +14,7 @@ import pytest
 
 from mutation.faults import Fault, find_faults
 from mutation.planting import ROOT
-from mutation.report import write_report
+from mutation.report import read_report, write_report
 from mutation.run import MutationRun
 
 IN_PROCESS_TESTS = [
@@ -25,8 +25,12 @@ IN_PROCESS_TESTS = [
 """Tests that run the product in their own process. What a test starts as another process has no fault."""
 
 
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
 @click.command()
 @click.option("--since", metavar="COMMIT", help="Only lines that changed since this commit.")
+@click.option("--again", type=EXISTING_FILE, help="Only faults that this report of an earlier run lists.")
 @click.option("--sample", type=click.IntRange(1), help="At most this many faults, chosen at random.")
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Of the sample and of the tests' random values."
@@ -43,6 +47,7 @@ IN_PROCESS_TESTS = [
 @click.argument("paths", nargs=-1)
 def main(
     since: str | None,
+    again: Path | None,
     sample: int | None,
     seed: int,
     processes: int,
@@ -52,6 +57,9 @@ def main(
 ) -> None:
     """Put small faults into the files or folders PATHS (addon and policies), one at a time, and run their tests."""
     faults = _faults(paths or ("addon", "policies"), since)
+    if again is not None:
+        listed = read_report(again.read_text(encoding="utf-8"))
+        faults = [fault for fault in faults if fault.name in listed]
     if sample is not None and sample < len(faults):
         faults = sorted(
             random.Random(seed).sample(faults, sample), key=lambda fault: (fault.path, fault.number)

@@ -50,7 +50,17 @@ class Fault:
 
     def __str__(self) -> str:
         """Return the fault as one line of a report."""
-        return f"{self.path}:{self.line} {self.scope}: {self.before} -> {self.after}"
+        return f"{self.path}:{self.line} {self.description}"
+
+    @property
+    def description(self) -> str:
+        """What is changed, and in which function or class."""
+        return f"{self.scope}: {self.before} -> {self.after}"
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What the fault is known by after lines were added before it: path and description."""
+        return self.path, self.description
 
 
 def find_faults(path: str, source: str) -> list[Fault]:

@@ -1,5 +1,6 @@
 """What a mutation run found, as Markdown."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -19,6 +20,11 @@ def write_report(outcomes: Mapping[Fault, Outcome]) -> str:
         lines.append(f"| {package} | {total} | {share} | {count['survived']} | {count['uncovered']} |")
     lines += ["", *(f"- {outcome}: `{fault}`" for fault, outcome in outcomes.items() if outcome != "caught")]
     return "\n".join(lines) + "\n"
+
+
+def read_report(text: str) -> set[tuple[str, str]]:
+    """Return the names of the faults that a report lists: those that no test caught."""
+    return {(path, name) for path, name in re.findall(r"^- [a-z]+: `(.+?):\d+ (.*)`$", text, re.MULTILINE)}
 
 
 def _package(path: str) -> str:
