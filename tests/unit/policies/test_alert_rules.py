@@ -16,7 +16,9 @@ from policies.alert_rules import (
     find_crossed,
     find_key_ends,
     limits_to_watch,
+    make_budget,
 )
+from policies.limits import Counter, Limit
 from policies.model import Key, Workspace
 
 BUDGET = Budget("acme", None, "monthly_spend_cap", "2026-11", 0, 1000)
@@ -76,6 +78,27 @@ def test_what_is_crossed_follows_from_the_mark(case: str) -> None:
     found, after = look([80, 95, 100], used, mark, maximum)
     assert found == crossed
     assert (after.percent if after else None) == percent
+
+
+def test_a_budget_counts_calls_or_money_and_a_wallet_what_is_gone_of_its_last_credit() -> None:
+    month, wallet, calls = (
+        Limit(kind, Counter("scope", "2026-11"), 10)
+        for kind in ("monthly_spend_cap", "wallet", "request_cap")
+    )
+    assert make_budget("acme", None, month, 7, 3, None) == Budget(
+        "acme", None, "monthly_spend_cap", "2026-11", 7, 10
+    )
+    assert make_budget("acme", "ci", calls, 7, 3, None) == Budget(
+        "acme", "ci", "request_cap", "2026-11", 3, 10
+    )
+    assert make_budget("acme", None, wallet, -2, 3, None) is None
+    assert make_budget("acme", None, wallet, -2, 3, ("c1", 5)) == Budget("acme", None, "wallet", "c1", 3, 5)
+    assert make_budget("acme", None, wallet, -9, 3, ("c1", 5)) == Budget("acme", None, "wallet", "c1", 0, 5)
+
+
+def test_the_mark_of_a_budget_has_one_name_in_all_periods() -> None:
+    assert BUDGET.name == "budget acme monthly_spend_cap"
+    assert structs.replace(BUDGET, key_id="ci", period="2026-12").name == "budget acme monthly_spend_cap ci"
 
 
 def test_a_new_period_begins_again() -> None:

@@ -137,12 +137,18 @@ def test_the_marks_of_json_count(value: Any, marks: int) -> None:
 @pytest.mark.parametrize("count", [1, 2, 9])
 @pytest.mark.parametrize("chars", [1_000, 65_535, 65_536, 65_537, 200_000])
 def test_long_texts_count_in_full_wherever_they_are_cut(count: int, chars: int) -> None:
-    text = "x" * chars
-    fields = {"messages": [{"role": "", "content": [{"type": "", "text": text}] * count}]}
-    empty = {"messages": [{"role": "", "content": [{"type": "", "text": ""}] * count}]}
     letters = replace(TEXT_ONLY, letters_per_token=1, marks_per_token=1e9)
-    found = estimate_prompt_tokens(fields, letters) - estimate_prompt_tokens(empty, letters)
-    assert found == pytest.approx(count * chars, abs=1)
+    without, with_texts = (
+        [
+            {"messages": [{"role": "", "content": [{"type": "", "text": text}] * count}]},
+            {"messages": [], "tools": [{"description": text}] * count},
+            {"messages": [], "tool_choice": [text] * count},
+        ]
+        for text in ("", "x" * chars)
+    )
+    for shorter, longer in zip(without, with_texts, strict=True):
+        found = estimate_prompt_tokens(longer, letters) - estimate_prompt_tokens(shorter, letters)
+        assert found == pytest.approx(count * chars, abs=1)
 
 
 LONG = "a word or two " * 30
