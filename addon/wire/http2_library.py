@@ -60,9 +60,9 @@ def build_h2() -> H2Connection:
 
 
 def used_window_bytes(h2: H2Connection) -> tuple[int, int]:
-    """Return how many bytes of the connection's window, and of the windows of its streams, are not given back yet."""
+    """Return how many bytes of the connection's window, and of its open streams' windows, are not given back yet."""
     # The library has no public name for what it has taken back and not announced yet.
-    streams = [stream._inbound_window_manager for stream in h2.streams.values()]
+    streams = [stream._inbound_window_manager for stream in h2.streams.values() if not stream.closed]
     return _used_bytes(h2._inbound_flow_control_window_manager), sum(map(_used_bytes, streams))
 
 

@@ -21,7 +21,7 @@ from rig.scripts import UNTIL_CLIENT_LEAVES, Received, Step, chunk, event, http_
 
 PATH = "/v1/chat/completions"
 MIB = 1 << 20
-PIECE = http_chunk(b": " + b"x" * 65_536 + b"\n\n")
+PIECE = http_chunk(event(chunk("x" * 65_536)))
 OFFERED_BYTES = 96 * MIB
 MAX_WRITTEN_BYTES = 24 * MIB
 """The most that the kernel (4 and 6 MiB a socket on Linux) and the gateway keep together."""

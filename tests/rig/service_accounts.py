@@ -11,7 +11,8 @@ EMAIL = "gateway@project.iam.gserviceaccount.com"
 
 
 @cache
-def rsa_key() -> rsa.RSAPrivateKey:
+def rsa_key(owner: str = "platform") -> rsa.RSAPrivateKey:
+    """Return the key of ``owner``. No workspace may use a key of the platform."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 

@@ -20,7 +20,7 @@ from rig.evidence import Asked, Evidence, LedgerTables, fill_wallets
 from rig.faults import FaultyPort
 from rig.gateway import Gateway
 from rig.scripts import CLOSE, RESET, Received, Script, ordinary, whole
-from rig.service_accounts import key_file
+from rig.service_accounts import key_file, pem, rsa_key
 from rig.situation import ROLES, Place, Role, Situation
 from rig.upstream import Upstream
 
@@ -113,7 +113,8 @@ class Situations:
     def _reference(self, one: Situation, role: Role) -> str:
         if not one.has_accounts or role == "fallback":
             return one.secret(role)
-        return key_file(f"http://127.0.0.1:{self._upstream.port}/{one.number}/token/{role}")
+        token_uri = f"http://127.0.0.1:{self._upstream.port}/{one.number}/token/{role}"
+        return key_file(token_uri, private_key=pem(rsa_key(role)))
 
     @staticmethod
     def _port_name(one: Situation) -> str:
