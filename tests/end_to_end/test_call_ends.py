@@ -1,6 +1,7 @@
 """Each way in which a call may end: the client, the provider's connection, the hold and the row.
 
-The table in docs/call-ends.md names a test of this file, or of test_call_ends_with_the_process.py, in each line.
+The table in docs/call-ends.md names a test in each line: of this file, test_call_ends_with_the_process.py or
+test_mitmproxy_facts.py.
 """
 
 import json
@@ -42,6 +43,8 @@ from rig.scripts import (
     whole,
 )
 from rig.upstream import Upstream
+
+OWN_FILES = [Path(__file__).name, "test_call_ends_with_the_process.py"]
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +133,9 @@ def test_a_client_takes_nothing(
     gateways: dict[str, Gateway], upstream: Upstream, trusting: ssl.SSLContext, version: str
 ) -> None:
     gateway, user = gateways[version], f"takes nothing by {version}"
-    silence = [b": " + b"x" * 65_536 + b"\n\n"] * 400
-    upstream.behave(chunked(event(chunk("yes")), *silence, UNTIL_CLIENT_LEAVES))
+    # Comments alone would end the stream after 1 MiB.
+    part = [event(chunk("y")), *[b": " + b"x" * 65_536 + b"\n\n"] * 10]
+    upstream.behave(chunked(*part * 40, UNTIL_CLIENT_LEAVES))
     if version == "HTTP/2":
         body = json.dumps({"messages": HELLO, "model": "unseen", "stream": True, "user": user}).encode()
         headers = [(name.lower(), value) for name, value in gateway.headers.items()]
@@ -149,7 +153,9 @@ def test_a_client_takes_nothing(
         "client_disconnected",
         "estimated",
     )
-    assert row["completion_tokens"] == 1, "the time that the gateway waited for its client costs nothing"
+    assert 1 <= row["completion_tokens"] <= 10, (
+        "the time that the gateway waited for its client costs nothing"
+    )
 
 
 @pytest.mark.parametrize("broken", [b"zz\r\n", b"5\r\n{}\r\n0\r\n\r\n"])
@@ -256,9 +262,15 @@ def test_each_line_of_the_table_names_its_test() -> None:
     lines = [line for line in page.splitlines() if line.startswith("| ")][1:]
     named = [re.findall(r"`(test_\w+)`", line) for line in lines]
     assert [line for line, tests in zip(lines, named, strict=True) if not tests] == []
-    sources = [Path(__file__), Path(__file__).with_name("test_call_ends_with_the_process.py")]
-    tests = re.findall(
-        r"^def (test_\w+)", "".join(file.read_text(encoding="utf-8") for file in sources), re.MULTILINE
+    own, other = (
+        set(
+            chain.from_iterable(re.findall(r"^def (test_\w+)", _source(file), re.MULTILINE) for file in files)
+        )
+        for files in (OWN_FILES, ["test_mitmproxy_facts.py"])
     )
-    tests.remove("test_each_line_of_the_table_names_its_test")
-    assert sorted(chain.from_iterable(named)) == sorted(tests)
+    assert own - set(chain.from_iterable(named)) == {"test_each_line_of_the_table_names_its_test"}
+    assert set(chain.from_iterable(named)) <= own | other
+
+
+def _source(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
