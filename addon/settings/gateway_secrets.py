@@ -79,12 +79,11 @@ class GatewaySecrets:
         return next(filter(None, used), None)
 
     def find_secret(self, secret: SecretStr | None) -> str | None:
-        """Return the place that uses the same secret, or one that this is a part of, None where there is none."""
+        """Return the place that uses the same secret, or one with a part in common, None where there is none."""
         if secret is None:
             return None
-        used = (
-            self.by_digest.get(digest) for digest in _list_digests(_list_forms(secret.get_secret_value()))
-        )
+        text = secret.get_secret_value()
+        used = map(self.by_digest.get, _list_digests([*_list_forms(text), *_list_words(text)]))
         return next(filter(None, used), None)
 
 
@@ -158,6 +157,12 @@ def _list_parts(secret: str) -> Iterator[str]:
     with suppress(ValueError):
         parts.append(unquote(urlsplit(secret).password or ""))
     yield from (part for part in parts if len(part) >= _MIN_PART_CHARS)
+
+
+def _list_words(secret: str) -> Iterator[str]:
+    """Yield what a secret may be made of: its parts, and the words of a list, such as several master keys."""
+    yield from _list_parts(secret)
+    yield from (word for word in re.split(r"[\s,:]+", secret) if len(word) >= _MIN_PART_CHARS)
 
 
 def _list_json_parts(secret: str, name: str) -> Iterator[str]:

@@ -107,6 +107,22 @@ NAMED: dict[str, tuple[str, Mapping[str, str], str]] = {
         {"MINE": "obviously-fake-proxy"},
         "proxy.conf: upstream.proxy",
     ),
+    "the same password of Redis in another URL": (
+        "env:MINE",
+        {"MINE": "redis://:obviously-fake-redis@127.0.0.1:6379/1"},
+        "proxy.conf: state.redis_url",
+    ),
+    "the secret of AWS behind another id": (
+        "env:MINE",
+        {"MINE": f"OTHERID:{AWS_SECRET}"},
+        "providers.toml: AWS.platform_key",
+    ),
+    "several master keys": ("env:MINE", {"MINE": f"{MASTER},{make_master_key()}"}, "the master key"),
+    "the same key next to a name": (
+        "env:MINE",
+        {"MINE": f"user:{CLEAR}"},
+        "providers.toml: OPENAI.platform_key",
+    ),
     "the password of Redis": ("env:MINE", {"MINE": "obviously-fake-redis"}, "proxy.conf: state.redis_url"),
 }
 
