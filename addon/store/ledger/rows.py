@@ -12,7 +12,6 @@ import msgspec
 
 from addon.store.ledger.connection import NEVER_WRITABLE
 from addon.store.ledger.migration_steps import LARGEST
-from addon.store.ledger.migrations import migrate
 from addon.store.protocol import IllegalRowError, Settlement, WalletEntry
 from policies.exchange import INTERRUPTED
 from policies.utc_time import format_utc
@@ -137,17 +136,18 @@ def _storable_value(value: Any) -> Any:
 
 
 class RowChecker:
-    """A check of rows against an empty ledger in memory. It refuses what the real ledger would refuse."""
+    """A check of rows against empty tables like those of ``ledger``, in memory: it refuses what ``ledger`` would.
 
-    def __init__(self) -> None:
+    Raises ``sqlite3.Error``.
+    """
+
+    def __init__(self, ledger: sqlite3.Connection) -> None:
+        # Only these two get rows. The triggers are not copied: every row is rolled back, so no sum of it is needed.
+        tables = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name IN ('usage', 'wallet_entries')"
+        statements = ledger.execute(tables).fetchall()
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        migrate(self._connection)
-        # Every row is rolled back, so no sum of it is needed.
-        triggers = self._connection.execute(
-            "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
-        ).fetchall()
-        for (name,) in triggers:
-            self._connection.execute(f"DROP TRIGGER {name}")
+        for (statement,) in statements:
+            self._connection.execute(statement)
 
     def check_call(self, settlement: Settlement) -> Settlement:
         """Return the settlement with its row as it will be written. Raise ``IllegalRowError`` when it can't be."""
