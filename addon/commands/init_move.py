@@ -14,11 +14,14 @@ from typing import Final
 
 import click
 
+from addon.commands.auditing import CommandRecord
 from addon.commands.init_git import Checkout
-from addon.commands.init_source import CONF, OVERLAY, Source, read_source
+from addon.commands.init_source import CONF, OVERLAY, Source, find_place, read_source
+from addon.edits.recording import ChangeRecord, file_evidence
 from addon.runtime.folder_lock import locked
 from addon.settings.checked_files import CheckedFiles, check_files
 from addon.settings.settings import load_conf
+from addon.store.ledger.audit_spool import AuditSpool
 from addon.store.process_lock import find_running
 
 _MAX_NAMED: Final = 10
@@ -27,7 +30,8 @@ _MAX_NAMED: Final = 10
 def move_gateway(old: Path, new: Path, make: Callable[[set[str]], None]) -> str:
     """Move the gateway in ``old`` to the folder ``new``, which ``make`` makes without the named files.
 
-    Return what was done and what is left to do. Raises ``ClickException``, ``SettingsError`` or OSError.
+    Return what was done and what is left to do. Raises ``ClickException``, ``SettingsError``, ``StoreUnavailable`` or
+    OSError.
     """
     if new.is_relative_to(old):
         raise click.ClickException(f"{new}: is inside {old}, which upgrades change; name a folder outside")
@@ -35,6 +39,7 @@ def move_gateway(old: Path, new: Path, make: Callable[[set[str]], None]) -> str:
     before = check_files(old / CONF, os.environ)
     conf = load_conf(old / CONF)
     with _stopped_ledger(conf.paths.database), ExitStack() as undo:
+        AuditSpool(conf.paths.database).settle()  # the evidence of changes names files that move
         source = read_source(old, conf, checkout)
         _require_one_file_system(source, new)
         tracked = [file for file in source.files if checkout.is_tracked(file)]
@@ -45,11 +50,20 @@ def move_gateway(old: Path, new: Path, make: Callable[[set[str]], None]) -> str:
         make(replaced)
         for file in source.files:
             _move(file, new / file.relative_to(old), undo, is_copy=file in tracked)
-        for file, text in source.texts.items():
-            _write(new / file.relative_to(old), text, undo)
-        _require_same(before, check_files(new / CONF, os.environ), old, new)
+        # The log has moved with the ledger. The new proxy.conf makes the move, so its evidence is that file.
+        record = CommandRecord(new / find_place(conf.paths.database, old), "init")
+        with record(_record_move(source, new)), ExitStack() as unwrite:
+            for file, text in source.texts.items():
+                _write(new / file.relative_to(old), text, unwrite)
+            _require_same(before, check_files(new / CONF, os.environ), old, new)
+            unwrite.pop_all()
         undo.pop_all()
     return _leave(source, checkout, tracked, new)
+
+
+def _record_move(source: Source, new: Path) -> ChangeRecord:
+    evidence = file_evidence(new / CONF, None, source.texts[source.folder / CONF])
+    return ChangeRecord(f"Move the gateway of {source.folder} to {new}", evidence)
 
 
 def _require_one_file_system(source: Source, new: Path) -> None:
@@ -100,6 +114,8 @@ def _move(file: Path, target: Path, undo: ExitStack, *, is_copy: bool) -> None:
 def _write(file: Path, text: str, undo: ExitStack) -> None:
     if file.exists():
         undo.callback(file.write_bytes, file.read_bytes())
+    else:
+        undo.callback(file.unlink, missing_ok=True)
     with open(os.open(file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as stream:
         stream.write(text.encode())
 

@@ -107,20 +107,20 @@ def _make_absolute(file: Path, text: str, folder: Path) -> str:
 def _write_paths(text: str, conf: ProxyConf, folder: Path, *, keeps_catalog: bool) -> str:
     paths = conf.paths
     wanted = {
-        "workspaces": _place(paths.workspaces, folder),
-        "database": _place(paths.database, folder),
-        "catalog_overlay": _place(paths.catalog_overlay, folder) if paths.catalog_overlay else OVERLAY,
+        "workspaces": find_place(paths.workspaces, folder),
+        "database": find_place(paths.database, folder),
+        "catalog_overlay": find_place(paths.catalog_overlay, folder) if paths.catalog_overlay else OVERLAY,
     }
     if keeps_catalog or not paths.catalog.is_relative_to(folder):
-        wanted["catalog"] = _place(paths.catalog, folder)
+        wanted["catalog"] = find_place(paths.catalog, folder)
     else:
         wanted["catalog"] = ""
     text = _set(text, "paths", wanted)
     certificate = conf.listen.tls_certificate
-    return _set(text, "listen", {"tls_certificate": _place(certificate, folder)}) if certificate else text
+    return _set(text, "listen", {"tls_certificate": find_place(certificate, folder)}) if certificate else text
 
 
-def _place(path: Path, folder: Path) -> str:
+def find_place(path: Path, folder: Path) -> str:
     """Return a path as the new proxy.conf has it: relative where the file moves."""
     normal = Path(os.path.normpath(path))
     return str(normal.relative_to(folder) if normal.is_relative_to(folder) else normal)

@@ -35,7 +35,6 @@ NO_CHANGE = {
     **dict.fromkeys(("wallet balance", "wallet history", "check", "catalog check", "explain"), "reads"),
     **dict.fromkeys(("completion", "secrets key", "secrets seal"), "prints"),
     "alerts test": "sends an event",
-    "init": "makes a folder that has no ledger yet",
     "ledger backup": "writes a copy",
     "ledger verify": "reads",
 }
@@ -58,6 +57,7 @@ AUDITED = {
     "ledger recount": [],
 }
 ELSEWHERE = {
+    "init": "a move, else there is no ledger yet: tests/unit/commands/test_init_move.py",
     "ledger drain": "needs Redis: tests/unit/commands/test_ledger_redis.py",
     "state rebuild": "needs Redis: tests/unit/commands/test_state.py",
     "serve": "a first run: tests/unit/commands/test_serve_first_run.py",

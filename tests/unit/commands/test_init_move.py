@@ -73,6 +73,13 @@ def test_the_gateway_serves_on_from_the_folder_and_the_checkout_is_as_git_has_it
     assert (new / "var" / "last-good" / "acme.toml").read_bytes() == workspace
     assert {"README.md", ".gitignore", "keys.env"} <= {file.name for file in new.iterdir()}
     assert tollgate(new, "check").returncode == 0
+    assert _audited(new) == [("wallet credit", "made"), ("init", "made")]
+    assert tollgate(new, "ledger", "verify").returncode == 0
+
+
+def _audited(folder: Path) -> list[tuple[str, str]]:
+    with closing(sqlite3.connect(folder / "var" / "tollgate.db")) as ledger:
+        return ledger.execute("SELECT action, outcome FROM audit WHERE action != 'keys create'").fetchall()
 
 
 def test_paths_are_rewritten_where_they_must_be_and_the_files_that_they_name_move(
@@ -152,6 +159,8 @@ def test_a_refused_move_changes_nothing(checkout: Path, tmp_path: Path, case: st
     assert reason in done.stderr
     assert _files(contents(checkout)) == _files(before)
     assert not (new / "proxy.conf").exists()
+    assert "init" not in {action for action, _ in _audited(checkout)}
+    assert not list((checkout / "var").glob("tollgate.db-audit/*"))
 
 
 def _files(found: dict[Path, bytes]) -> dict[Path, bytes]:
