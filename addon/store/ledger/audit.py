@@ -159,6 +159,9 @@ def find_lines(
 def find_audit_gaps(connection: sqlite3.Connection) -> Iterable[str]:
     """Yield one line for each sign that the log was changed by another program."""
     if not has_table(connection, "audit"):
+        # Versions before the audit log made neither of its tables.
+        if has_table(connection, "audit_intents"):
+            yield "audit: the table is missing"
         return
     count, last = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM audit").fetchone()
     (given,) = connection.execute(

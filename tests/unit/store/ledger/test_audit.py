@@ -105,6 +105,12 @@ def test_a_line_that_was_removed_by_force_is_reported(ledger: sqlite3.Connection
     ]
 
 
+def test_a_table_that_was_dropped_is_reported(ledger: sqlite3.Connection, audit: AuditLog) -> None:
+    audit.end(audit.note_intent(LINE, {}), "made")
+    ledger.execute("DROP TABLE audit")
+    assert verify(ledger) == ["audit: the table is missing"]
+
+
 def test_a_line_is_bounded_and_has_no_credential(ledger: sqlite3.Connection, audit: AuditLog) -> None:
     secret = "sk-proj-0123456789abcdef"
     line = AuditLine("console", "::1", "", "keys set", "acme", secret, f"{secret} \ud800 " + "x" * 20_000)
