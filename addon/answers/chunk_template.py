@@ -17,8 +17,10 @@ import msgspec
 from addon.text.json_edits import Edit, apply_edits, members
 
 _TEXT_MEMBER = re.compile(rb'"(?:content|reasoning_content|reasoning|arguments)":[ ]?"(?!")')
-# A JSON string from after its opening quote up to its closing one.
-_TEXT = re.compile(rb'((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
+TEXT = re.compile(rb'((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
+"""A JSON string from after its opening quote up to its closing one."""
+MAX_MISSES = 8
+"""After so many chunks in a row that fit no template, none is made: the provider pads its chunks."""
 _PADDED = b'"obfuscation"'
 _PADDING = re.compile(rb'[A-Za-z0-9]*+(?=")')
 
@@ -61,7 +63,7 @@ class Template(msgspec.Struct, frozen=True, gc=False):
         relayed: list[bytes] = []
         padding, chars, at = b"", 0, start
         while events.startswith(before, at):
-            found = _TEXT.match(events, at + len(before))
+            found = TEXT.match(events, at + len(before))
             if found is None or not events.startswith(between, end := found.end(1)):
                 break
             end += len(between)
@@ -97,7 +99,7 @@ def make_template(
     length of all that the event shows.
     """
     member = _TEXT_MEMBER.search(payload)
-    found = _TEXT.match(payload, member.end()) if member else None
+    found = TEXT.match(payload, member.end()) if member else None
     if found is None and not text_chars:
         whole = b"data: " + apply_edits(payload, edits) + b"\n\n"
         return Template(event, b"", b"", whole, b"", b"", is_padded=False, other_chars=0, has_text=False)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from addon.answers.answer_length import relayed_chars
-from addon.answers.chunk_template import Filled, Template, make_template
+from addon.answers.chunk_template import MAX_MISSES, Filled, Template, make_template
 from addon.answers.context import AnswerContext, encode_slug
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult
 from addon.answers.normalize.finish_reason import last_finish_reason
@@ -33,8 +33,6 @@ from policies.model import Usage
 CHUNK = "chat.completion.chunk"
 MAX_TEMPLATES = 4
 """For choices, or for reasoning and content, that take turns."""
-MAX_MISSES = 8
-"""After so many chunks in a row that fit no template, none is made: the provider pads its chunks."""
 
 
 class ChatChunks:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from addon.answers.answer_length import relayed_chars
+from addon.answers.chunk_template import MAX_MISSES, Filled, Template
 from addon.answers.context import AnswerContext
 from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.stream_chunks import Event
@@ -12,6 +13,7 @@ from addon.answers.usage import parse_usage
 from addon.answers.usage_placement import UsagePlacement
 from addon.answers.whole import Answer, decode_answer, failed, with_billing_notes
 from addon.dialects.chat_shape import HEAD, StreamTranslator
+from addon.dialects.translated_template import translated_template
 from addon.text.errors import ErrorAnswer, unreadable_answer
 from addon.text.json_encode import encode_json
 from policies.model import Usage
@@ -31,6 +33,9 @@ class TranslatedChunks:
         self._secrets = StreamedSecrets(context.secrets)
         self._family = context.family
         self._translator = translator
+        self._template: Template | None = None
+        """That of the event that was read last."""
+        self._misses = 0
 
     @property
     def usage(self) -> Usage | None:
@@ -49,16 +54,40 @@ class TranslatedChunks:
         """Whether the provider has said that nothing follows."""
         return self._translator.is_closed
 
-    def fill(self, _events: bytes, _at: int, _max_bytes: int) -> None:
-        """Return None: each event is read."""
+    def fill(self, events: bytes, at: int, max_bytes: int) -> Filled | None:
+        """Return the events that differ from the last one in their text alone; see ``Template.fill``."""
+        if self._template is None:
+            return None
+        filled = self._template.fill(events, at, max_bytes, self._may_fill)
+        if filled.end == at:
+            return None
+        self._misses = 0
+        self.text_chars += filled.chars
+        return filled
 
     def ignores(self, chunk: dict[str, Any]) -> bool:
         """Return whether the provider's API gives such an event no meaning."""
         return self._translator.ignores(chunk)
 
-    def read(self, _event: Event, chunk: dict[str, Any]) -> bytes:
+    def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         """Return the chunks of one event."""
-        return b"".join([self._add(made) for made in self._translator.read(chunk)])
+        chars, chunks = self.text_chars, self._translator.read(chunk)
+        sent = b"".join([self._add(made) for made in chunks])
+        self._misses += self._template is not None
+        self._template = None
+        if len(chunks) == 1 and self._misses < MAX_MISSES and self._has_one_text:
+            self._template = translated_template(event, chunks[0], sent, self.text_chars - chars)
+        return sent
+
+    @property
+    def _has_one_text(self) -> bool:
+        """Whether the chunk that was read last has one text, in which secrets would be found."""
+        return not self._secrets.is_needed or self._secrets.only_text is not None
+
+    def _may_fill(self, text: str) -> bool:
+        """Take the text of an event. An empty one gives no chunk, and one that may touch a secret is read."""
+        followed = self._secrets.only_text
+        return bool(text) and (followed is None or followed.is_clear(text))
 
     def finish(self) -> bytes:
         """Return the chunks that follow the provider's last event."""
