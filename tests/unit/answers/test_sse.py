@@ -140,6 +140,35 @@ def test_content_begins_the_bound_anew() -> None:
     assert reader.failure is None
 
 
+CONTENT: list[dict[str, object]] = [
+    {"content": [{"type": "text", "text": "x"}]},
+    {"reasoning_content": "x"},
+    {"reasoning": "x"},
+    {"reasoning_details": [{"type": "reasoning.text", "text": "x"}]},
+    {"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]},
+    {"refusal": "x"},
+    {"tool_calls": [{"index": 0, "function": {"arguments": "1"}}]},
+    {"tool_calls": [{"index": 0, "custom": {"input": "x"}}]},
+    {"function_call": {"arguments": "1"}},
+    {"audio": {"id": "a", "data": "AAAA"}},
+    {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
+    {"annotations": [{"type": "url_citation"}]},
+    {"unknown_today": "x"},
+]
+
+
+@pytest.mark.parametrize("delta", CONTENT, ids=[json.dumps(delta)[:40] for delta in CONTENT])
+def test_content_of_each_kind_begins_the_bound_anew(delta: dict[str, object]) -> None:
+    reader = reader_of(MAX_EVENT_BYTES)
+    reader.feed(b"data: %b\n\n" % A)
+    choices = [{"index": 0, "delta": delta, "finish_reason": None}]
+    said = {"object": "chat.completion.chunk", "choices": choices, "obfuscation": "x" * 60_000}
+    event = b"data: %b\n\n" % json.dumps(said).encode()
+    for _ in range(MAX_SILENT_BYTES // len(event) + 2):
+        reader.feed(event)
+    assert reader.failure is None
+
+
 def test_one_large_event_is_no_silence() -> None:
     reader = reader_of(MAX_EVENT_BYTES)
     event = b"data: %b\n\n" % chunk("x" * (MAX_SILENT_BYTES * 3))
