@@ -38,7 +38,9 @@ def seal_secret(text: str, master_file: Path, env: Mapping[str, str] = os.enviro
     if secret.startswith(SCHEME):
         raise ValueError("is sealed already; type the secret itself, which is sealed here")
     if secret.startswith(("env:", "file:")):
-        raise ValueError("is the place of a secret, not a secret; write it in the text of the file")
+        raise ValueError(
+            "is the place of a secret, not a secret; the text of the file takes it if [admin] references allows it"
+        )
     return SCHEME + load_master_keys(env, Sources(), master_file).seal(secret)
 
 
