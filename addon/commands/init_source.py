@@ -5,7 +5,6 @@ there, and relative paths to it become absolute.
 """
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import click
 from addon.commands.init_git import Checkout
 from addon.edits.toml_lines import add_named_table, set_table_values
 from addon.settings.conf_schema import ProxyConf
+from addon.text.toml import load_toml
 
 CONF: Final = "proxy.conf"
 OVERLAY: Final = "catalog"
@@ -80,7 +80,7 @@ def _find_references(file: Path, text: str) -> dict[str, Path]:
     """Return the path of each ``file:`` secret in a text, by the reference as it stands there."""
     return {
         one: Path(os.path.normpath(file.parent / one.removeprefix(_FILE)))
-        for one in _walk(tomllib.loads(text))
+        for one in _walk(load_toml(text))
         if one.startswith(_FILE) and "*" not in one
     }
 
@@ -99,7 +99,7 @@ def _make_absolute(file: Path, text: str, folder: Path) -> str:
         if reference != (new := f"{_FILE}{path}") and not _is_inside(path, folder):
             for mark in ('"', "'"):
                 text = text.replace(f"{mark}{reference}{mark}", f"{mark}{new}{mark}")
-            if reference in _walk(tomllib.loads(text)):
+            if reference in _walk(load_toml(text)):
                 raise click.ClickException(f'{file}: write "{new}" instead of "{reference}", and try again')
     return text
 
@@ -128,7 +128,7 @@ def find_place(path: Path, folder: Path) -> str:
 
 def _set(text: str, section: str, values: Mapping[str, str]) -> str:
     try:
-        if section in tomllib.loads(text):
+        if section in load_toml(text):
             return set_table_values(text, dict(values), section)
         return add_named_table(text, values, section)
     except ValueError as error:

@@ -153,7 +153,7 @@ def _list_parts(secret: str) -> Iterator[str]:
     """Yield what is a secret by itself: the key of AWS credentials, and the password of a URL."""
     yield from _list_json_parts(secret, "SecretAccessKey")
     words = secret.strip().split(":")
-    parts = [words[1]] if len(words) in _AWS_PARTS else []
+    parts = [words[1]] if len(words) in _AWS_PARTS and "://" not in secret else []
     with suppress(ValueError):
         parts.append(unquote(urlsplit(secret).password or ""))
     yield from (part for part in parts if len(part) >= _MIN_PART_CHARS)

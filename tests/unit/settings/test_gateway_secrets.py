@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from rig.service_accounts import key_file
+from rig.service_accounts import key_file, pem, rsa_key
 from rig.settings_files import ACME, CONF, PROVIDERS, edit, write_files
 
 from addon.settings.checked_files import check_files
@@ -165,6 +165,16 @@ def test_a_service_account_is_known_by_its_private_key(conf_file: Path, indent: 
     name(conf_file, "env:MINE", "VERTEX")
     with pytest.raises(SettingsError, match=r"that of .*providers\.toml: VERTEX\.platform_key"):
         load_settings(conf_file, {**ENV, "MINE": json.dumps(account, indent=indent)})
+
+
+@pytest.mark.parametrize(
+    "redis", ["redis://127.0.0.1:6379/0", "redis://:obviously-fake-redis@127.0.0.1:6379/0"]
+)
+def test_the_host_of_a_url_is_no_secret(conf_file: Path, redis: str) -> None:
+    name(conf_file, "env:MINE", "VERTEX")
+    mine = key_file("http://127.0.0.1:4000/token", private_key=pem(rsa_key("customer")))
+    byok = load_settings(conf_file, {**ENV, "REDIS": redis, "MINE": mine}).workspaces["acme"].byok
+    assert byok["VERTEX"].secret is not None
 
 
 @pytest.mark.parametrize("reference", ["env:MINE", "file:mine", f"sealed:{MasterKeys(MASTER).seal('mine')}"])
