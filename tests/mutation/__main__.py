@@ -60,10 +60,10 @@ def main(
     if again is not None:
         listed = read_report(again.read_text(encoding="utf-8"))
         faults = [fault for fault in faults if fault.name in listed]
-    if sample is not None and sample < len(faults):
-        faults = sorted(
-            random.Random(seed).sample(faults, sample), key=lambda fault: (fault.path, fault.number)
-        )
+    if sample is not None:
+        # In this order: a larger sample contains a smaller one, and the first results of a run are a sample, too.
+        random.Random(seed).shuffle(faults)
+        faults = faults[:sample]
     if not faults:
         raise click.ClickException("there is no line to put a fault into")
     run = MutationRun(faults, processes, ROOT / ".mutation" / f"{_digest(tests)}.pickle")

@@ -8,10 +8,13 @@ import sys
 import pytest
 
 from mutation.faults import Fault
+from mutation.gateways import plant_in_gateways
 from mutation.planting import import_faulty
 
 if __name__ == "__main__":
-    import_faulty(Fault(sys.argv[1], int(sys.argv[2]), 0))
+    fault = Fault(sys.argv[1], int(sys.argv[2]), 0)
+    import_faulty(fault)
+    plant_in_gateways(fault)
     sys.exit(
         pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.stdin.read().split("\n")])
     )

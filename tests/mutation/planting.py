@@ -11,6 +11,8 @@ from types import CodeType, FunctionType, ModuleType
 from mutation.faults import Fault, faulty_tree, nested_codes
 
 ROOT = Path(__file__).parents[2]
+PRODUCT = tuple(f"{ROOT}/{name}/" for name in ("addon", "policies"))
+"""The folders of the code that gets faults."""
 
 
 def plant_in_functions(fault: Fault) -> bool:

@@ -16,13 +16,15 @@ from typing import Literal
 import pytest
 
 from mutation.faults import Fault
+from mutation.gateways import GatewayLines, plant_in_gateways
 from mutation.lines import LineRecorder
-from mutation.planting import ROOT, plant_in_functions
+from mutation.planting import PRODUCT, ROOT, plant_in_functions
 
-PRODUCT = tuple(f"{ROOT}/{name}/" for name in ("addon", "policies"))
 COVERING_TEST_S = 20.0
 """How long the tests of one fault may take together, as measured without a fault."""
-BOUND_S = 300.0
+GATEWAY_TEST_S = 60.0
+"""The same for those with a gateway, which run after the others."""
+BOUND_S = 900.0
 """How long one fault may take on a busy machine. A fault that takes longer is caught: it makes something endless."""
 
 KEPT_FILES = 8
@@ -33,27 +35,47 @@ Outcome = Literal["caught", "survived", "uncovered"]
 _CAUGHT, _SURVIVED = 1, 0
 
 
+type TestsOfLines = dict[tuple[str, int], list[str]]
+
+
 @dataclass
 class Coverage:
     """Which tests run which line, and how long each takes. Only tests that pass without a fault are here."""
 
-    tests_of: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    tests_of: TestsOfLines = field(default_factory=dict)
+    gateway_tests_of: TestsOfLines = field(default_factory=dict)
+    """Tests whose gateways, which are other processes, run the line."""
     duration_s: dict[str, float] = field(default_factory=dict)
 
     def covering(self, fault: Fault) -> list[str]:
-        """Return the ids of the tests that run the line: those of its own module first, quick ones first."""
+        """Return the ids of the tests that run the line: first those that do it in this process."""
         own = f"test_{Path(fault.path).stem}"
-        tests = sorted(self._running_line(fault), key=lambda test: (own not in test, self.duration_s[test]))
-        total_s = itertools.accumulate(self.duration_s[test] for test in tests)
-        return [test for test, until_s in zip(tests, total_s, strict=True) if until_s <= COVERING_TEST_S]
+        here = _tests_of(fault, self.tests_of)
+        here_sorted = sorted(here, key=lambda test: (own not in test, self.duration_s[test]))
+        # What a gateway runs when it starts counts for the test that started it: take all tests of a file. Those of a
+        # file stay together, because they share a gateway.
+        exact = _tests_of(fault, self.gateway_tests_of) - here
+        files = {_file(test) for test in exact}
+        there = [test for test in self.duration_s if _file(test) in files and test not in here]
+        there.sort(key=lambda test: (own not in test, _file(test), test not in exact))
+        return self._first(here_sorted, COVERING_TEST_S) + self._first(there, GATEWAY_TEST_S)
 
-    def _running_line(self, fault: Fault) -> Iterable[str]:
-        """Return the tests that run the line, or the nearest line before it in a statement of several lines."""
-        path = str(ROOT / fault.path)
-        if not fault.function_line:
-            return {test for (file, _), tests in self.tests_of.items() if file == path for test in tests}
-        lines = ((path, line) for line in range(fault.line, fault.function_line, -1))
-        return next((self.tests_of[line] for line in lines if line in self.tests_of), ())
+    def _first(self, tests: list[str], bound_s: float) -> list[str]:
+        total_s = itertools.accumulate(self.duration_s[test] for test in tests)
+        return [test for test, until_s in zip(tests, total_s, strict=True) if until_s <= bound_s]
+
+
+def _tests_of(fault: Fault, tests_of: TestsOfLines) -> set[str]:
+    """Return the tests that run the line, or the nearest line before it in a statement of several lines."""
+    path = str(ROOT / fault.path)
+    if not fault.function_line:
+        return {test for (file, _), tests in tests_of.items() if file == path for test in tests}
+    lines = ((path, line) for line in range(fault.line, fault.function_line, -1))
+    return set(next((tests_of[line] for line in lines if line in tests_of), ()))
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 @dataclass
@@ -150,6 +172,7 @@ def _test_fault(session: pytest.Session, fault: Fault, items: list[pytest.Item],
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s)))
     if not plant_in_functions(fault):
         return _test_in_new_process(fault, [item.nodeid for item in items])
+    plant_in_gateways(fault)
     for _ in _running(session, items):
         if session.testsfailed:
             return _CAUGHT
@@ -172,12 +195,14 @@ def _running(session: pytest.Session, items: list[pytest.Item]) -> Iterator[pyte
 def _record(session: pytest.Session, file: Path) -> int:
     recorder = LineRecorder(PRODUCT)
     coverage = Coverage()
-    with recorder.running():
+    with recorder.running(), GatewayLines.recording() as gateways:
         failed, began = 0, time.perf_counter()
         for item in _running(session, session.items):
-            lines, now = recorder.take(), time.perf_counter()
+            here, there, now = recorder.take(), gateways.take(), time.perf_counter()
             if session.testsfailed == failed:
-                _add(coverage, item.nodeid, lines, now - began)
+                coverage.duration_s[item.nodeid] = now - began
+                _add(coverage.tests_of, item.nodeid, here)
+                _add(coverage.gateway_tests_of, item.nodeid, there)
             failed, began = session.testsfailed, now
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(pickle.dumps(coverage))
@@ -186,7 +211,6 @@ def _record(session: pytest.Session, file: Path) -> int:
     return 0
 
 
-def _add(coverage: Coverage, test: str, lines: set[tuple[str, int]], duration_s: float) -> None:
-    coverage.duration_s[test] = duration_s
+def _add(tests_of: TestsOfLines, test: str, lines: set[tuple[str, int]]) -> None:
     for line in lines:
-        coverage.tests_of.setdefault(line, []).append(test)
+        tests_of.setdefault(line, []).append(test)

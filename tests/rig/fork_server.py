@@ -39,6 +39,9 @@ PRELOADED = (
 )
 """The command line, its late imports, and mitmdump. The modules of all commands are imported as well."""
 
+PROGRAM = [__file__]
+"""What the fork server runs: this file, or a module that does something first."""
+
 
 class ForkedProcess:
     """A child of the fork server, with the part of ``subprocess.Popen`` that the tests use."""
@@ -85,7 +88,7 @@ class ForkServer:
         with theirs:
             # Its own process group: Ctrl-C must reach only the tests, which then end the processes that they started.
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, *PROGRAM, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))},
                 stdin=subprocess.DEVNULL,
