@@ -43,7 +43,11 @@ class GatewayLines:
         """Let all gateways that this process starts write their lines."""
         with NamedTemporaryFile() as file:
             fork_server.PROGRAM[:] = ["-m", _THIS, "lines", file.name]
-            yield cls(file.name)
+            lines = cls(file.name)
+            try:
+                yield lines
+            finally:
+                lines.close()
 
     def take(self) -> set[tuple[str, int]]:
         """Return the lines since the last call."""
@@ -52,6 +56,11 @@ class GatewayLines:
         self._read_to = end
         self._round[0] = (self._round[0] + 1) % 256
         return {(path, int(line)) for line, _, path in (entry.partition(" ") for entry in written)}
+
+    def close(self) -> None:
+        """Close the file. The gateways' own descriptors end with them."""
+        self._round.close()
+        os.close(self._file)
 
     def round(self) -> int:
         """Return a number that changes whenever all lines are to be written again."""

@@ -22,7 +22,7 @@ from mutation.planting import PRODUCT, ROOT, plant_in_functions
 
 COVERING_TEST_S = 20.0
 """How long the tests of one fault may take together, as measured without a fault."""
-GATEWAY_TEST_S = 60.0
+GATEWAY_TEST_S = 40.0
 """The same for those with a gateway, which run after the others."""
 BOUND_S = 900.0
 """How long one fault may take on a busy machine. A fault that takes longer is caught: it makes something endless."""
