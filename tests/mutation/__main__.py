@@ -13,7 +13,7 @@ import click
 import pytest
 
 from mutation.faults import Fault, find_faults
-from mutation.planting import ROOT
+from mutation.planting import ROOT, shorten_waits
 from mutation.report import read_report, write_report
 from mutation.run import MutationRun
 
@@ -66,6 +66,7 @@ def main(
         faults = faults[:sample]
     if not faults:
         raise click.ClickException("there is no line to put a fault into")
+    shorten_waits()
     run = MutationRun(faults, processes, ROOT / ".mutation" / f"{_digest(tests)}.pickle")
     arguments = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", f"--hypothesis-seed={seed}", *tests]
     pytest.main(arguments, plugins=[run])

@@ -9,10 +9,11 @@ import pytest
 
 from mutation.faults import Fault
 from mutation.gateways import plant_in_gateways
-from mutation.planting import import_faulty
+from mutation.planting import import_faulty, shorten_waits
 
 if __name__ == "__main__":
     fault = Fault(sys.argv[1], int(sys.argv[2]), 0)
+    shorten_waits()
     import_faulty(fault)
     plant_in_gateways(fault)
     sys.exit(

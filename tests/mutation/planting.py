@@ -8,11 +8,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
+from rig import bounds
+
 from mutation.faults import Fault, faulty_tree, nested_codes
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = tuple(f"{ROOT}/{name}/" for name in ("addon", "policies"))
 """The folders of the code that gets faults."""
+
+WAIT_S = 40.0
+"""How long the tests of a fault wait for what never happens. Without a fault no wait takes a tenth of it."""
 
 
 def plant_in_functions(fault: Fault) -> bool:
@@ -29,6 +34,11 @@ def plant_in_functions(fault: Fault) -> bool:
             function.__code__ = code
             planted = True
     return planted
+
+
+def shorten_waits() -> None:
+    """Let tests wait for ``WAIT_S`` at most. Call this before they are imported."""
+    bounds.BOUND_S = WAIT_S
 
 
 class FaultyImport(importlib.abc.MetaPathFinder):
