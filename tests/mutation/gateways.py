@@ -5,6 +5,7 @@ All are forked from the fork server of their tests. ``python -m mutation.gateway
 
 import mmap
 import os
+import resource
 import runpy
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from mutation.lines import LineRecorder
 from mutation.planting import PRODUCT, import_faulty
 
 _THIS = "mutation.gateways"
+CPU_S = 120
+"""How much processor time one gateway with a fault may take."""
 
 
 def plant_in_gateways(fault: Fault) -> None:
@@ -94,6 +97,7 @@ def _serve(what: str, *arguments: str) -> None:
     sys.argv = sys.argv[-1:] * 2
     server = str(Path(fork_server.__file__))
     if what == "fault":
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, resource.RLIM_INFINITY))
         import_faulty(Fault(arguments[0], int(arguments[1]), 0))
         runpy.run_path(server, run_name="__main__")
     else:

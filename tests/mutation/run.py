@@ -109,8 +109,8 @@ class MutationRun:
                 continue
             while len(self._running) >= self.processes:
                 self._await_one()
-            cpu_s = 20 + 5 * sum(coverage.duration_s[test] for test in tests)
-            pid = _fork(_test_fault, session, fault, [items[test] for test in tests], cpu_s)
+            bounds_s = {items[test]: 10 + 5 * coverage.duration_s[test] for test in tests}
+            pid = _fork(_test_fault, session, fault, bounds_s)
             self._running[pid] = fault, time.monotonic() + BOUND_S
         while self._running:
             self._await_one()
@@ -168,15 +168,25 @@ def _fork[**P](run: Callable[P, int], *args: P.args, **kwargs: P.kwargs) -> int:
         os._exit(code)
 
 
-def _test_fault(session: pytest.Session, fault: Fault, items: list[pytest.Item], cpu_s: float) -> int:
-    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s)))
+def _test_fault(session: pytest.Session, fault: Fault, bounds_s: dict[pytest.Item, float]) -> int:
+    """Run tests with the fault. Each may take as much processor time as ``bounds_s`` says."""
     if not plant_in_functions(fault):
-        return _test_in_new_process(fault, [item.nodeid for item in items])
+        _limit_cpu(sum(bounds_s.values()))
+        return _test_in_new_process(fault, [item.nodeid for item in bounds_s])
     plant_in_gateways(fault)
-    for _ in _running(session, items):
+    tests = list(bounds_s)
+    _limit_cpu(bounds_s[tests[0]])
+    for _, following in zip(_running(session, tests), [*tests[1:], tests[-1]], strict=True):
         if session.testsfailed:
             return _CAUGHT
+        _limit_cpu(bounds_s[following])
     return _SURVIVED
+
+
+def _limit_cpu(more_s: float) -> None:
+    """End this process when it has used so much more processor time. Its gateways have a limit of their own."""
+    used_s = time.process_time()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used_s + more_s), resource.RLIM_INFINITY))
 
 
 def _test_in_new_process(fault: Fault, tests: Iterable[str]) -> int:
