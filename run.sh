@@ -235,9 +235,9 @@ run_tests() {
     # The linters run at the same time as the tests. Their output comes last, in one piece.
     lint_output=$(mktemp)
     run_linters >"$lint_output" 2>&1 &
-    # Run one file more at a time than there are cores, because many tests wait. The user's arguments come last and win:
+    # Run more files at a time than there are cores, because many tests wait. The user's arguments come last and win:
     # `-n 0` runs all tests in one process.
-    workers=$("$venv/bin/python" -I -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+    workers=$("$venv/bin/python" -I -c 'import os; print(min(8, 2 * (os.cpu_count() or 1) + 1))')
     "$venv/bin/python" -P -m pytest -n "$workers" "$@" || failed=1
     wait "$!" || failed=1
     cat "$lint_output"

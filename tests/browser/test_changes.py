@@ -11,6 +11,7 @@ from rig.bounds import BOUND_S
 from rig.browser import Tab
 from rig.configuration import new_key, workspace
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.page_checks import check_accessibility, check_frame, check_keyboard, check_widths
 from rig.upstream import Upstream
 
@@ -64,6 +65,7 @@ def call_with(gateway: Gateway, key: str) -> Any:
         )
 
 
+@sampled(every=2)
 def test_a_page_asks_for_the_password_and_comes_back(
     open_tab: OpenTab, locked: Gateway, axe: str | None
 ) -> None:

@@ -10,6 +10,7 @@ from conftest import StartGateway
 from cryptography.fernet import Fernet
 from rig.browser import Tab
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.page_checks import check_accessibility, check_frame, check_keyboard, check_widths
 from rig.settings_files import edit
 
@@ -54,6 +55,7 @@ def tab(browser: Any, gateway: Gateway) -> Iterator[Tab]:
         yield opened
 
 
+@sampled(every=4)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form_is_whole(tab: Tab, axe: str | None, form: str) -> None:
     assert tab.open(f"/changes/{form}") == 200
@@ -61,6 +63,7 @@ def test_a_form_is_whole(tab: Tab, axe: str | None, form: str) -> None:
     assert found + (check_accessibility(tab, axe) if axe else []) == []
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("with_script", [True, False])
 def test_a_file_is_edited_as_text(browser: Any, gateway: Gateway, with_script: bool) -> None:
     file: Path = gateway.folder / "policies/workspaces/acme.toml"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from rig.browser import NARROW, Tab
+from rig.large import large_only
 from rig.page_checks import check_keyboard, check_tables
 
 from addon.console.pages import PAGES
@@ -35,6 +36,7 @@ def use(tab: Tab, width: int, **media: Any) -> None:
     tab.resize(width)
 
 
+@large_only
 @VIEWS
 def test_a_view_fits_each_medium(tab: Tab, busy: Console, view: str) -> None:
     show(tab, busy, view, width=NARROW)
@@ -48,6 +50,7 @@ def test_a_view_fits_each_medium(tab: Tab, busy: Console, view: str) -> None:
     assert found == []
 
 
+@large_only
 def test_charts_keep_their_colours_and_get_lines(tab: Tab, busy: Console) -> None:
     show(tab, busy, "overview", width=NARROW, forced_colors="active")
     parts = tab.evaluate(
@@ -68,6 +71,7 @@ def test_charts_keep_their_colours_and_get_lines(tab: Tab, busy: Console) -> Non
     assert set(bars) == {"solid"}
 
 
+@large_only
 def test_nothing_moves_where_that_is_not_wanted(tab: Tab, busy: Console) -> None:
     show(tab, busy, "workspace", width=NARROW, reduced_motion="reduce")
     durations = """() => [...document.querySelectorAll('*')].flatMap(one => {

@@ -12,6 +12,7 @@ from rig.commands import tollgate
 from rig.configuration import new_key, workspace
 from rig.console_scene import Caller, call_in_flight
 from rig.gateway import Gateway
+from rig.large import large_only
 from rig.scripts import ordinary, whole
 from rig.shown_page import read_ids, read_table, read_tiles
 
@@ -77,6 +78,7 @@ def page(browser: Any, used: Gateway) -> Iterator[Tab]:
         yield tab
 
 
+@large_only
 def test_the_figures_are_the_sums_of_usage(page: Tab, used: Gateway) -> None:
     rows = usage(used, "model")
     sums = {name: sum(row[name] for row in rows) for name in SUMS}
@@ -95,6 +97,7 @@ def test_the_figures_are_the_sums_of_usage(page: Tab, used: Gateway) -> None:
     assert (calls, failed) == (CALLERS + 1, 1)
 
 
+@large_only
 @pytest.mark.parametrize(
     ("by", "column", "table"), [("model", "model_slug", "models"), ("workspace", "workspace", "workspaces")]
 )
@@ -119,6 +122,7 @@ def within_hour(hour: str) -> str:
     return f"{shown}:00 to {shown[-2:]}:59"
 
 
+@large_only
 def test_refusals_are_those_of_usage(page: Tab, used: Gateway) -> None:
     expected = [
         {
@@ -133,6 +137,7 @@ def test_refusals_are_those_of_usage(page: Tab, used: Gateway) -> None:
     assert read_table(page, "refusals") == expected != []
 
 
+@large_only
 def test_budgets_are_the_limits_of_usage(page: Tab, used: Gateway) -> None:
     columns = ("workspace", "key_id", "limit", "period", "left_nanousd")
     shown = {tuple(row[name] for name in columns) for row in read_table(page, "budgets")}
@@ -149,6 +154,7 @@ def test_budgets_are_the_limits_of_usage(page: Tab, used: Gateway) -> None:
     assert {limit for _, _, limit, *_ in shown} == {"wallet", "monthly spend cap", "spend cap", "request cap"}
 
 
+@large_only
 def test_providers_are_those_of_usage_with_their_keys(page: Tab, used: Gateway) -> None:
     [expected] = usage(used, "provider")
     shown = {row["provider"]: row for row in read_table(page, "providers")}
@@ -157,6 +163,7 @@ def test_providers_are_those_of_usage_with_their_keys(page: Tab, used: Gateway) 
     assert keys == dict.fromkeys(("TESTER", "SECURE", "UNTRUSTED", "REFUSING", "DEAF"), ("2", "0"))
 
 
+@large_only
 def test_calls_of_all_workers_are_shown(open_tab: OpenTab, page: Tab, used: Gateway) -> None:
     served_by = {line["id"]: line["worker"] for line in used.logs if line.get("event") == "call"}
     tab = open_tab(used)

@@ -15,6 +15,7 @@ from rig.browser import Tab
 from rig.configuration import new_key, workspace
 from rig.console_scene import SCRIPT, Caller, wait_for_rows
 from rig.gateway import Gateway
+from rig.large import large_only, sampled
 from rig.page_checks import check_frame
 from rig.settings_files import edit
 from rig.shown_page import read_table
@@ -96,6 +97,7 @@ def answers(gateway: Gateway, key: str) -> bool:
         return made.choices[0].finish_reason == "stop"
 
 
+@large_only
 def test_a_key_is_rotated_without_grace_and_then_revoked(
     tab: Tab, gateway: Gateway, upstream: Upstream
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_key_is_rotated_without_grace_and_then_revoked(
     assert all(key not in tab.page.content() for key in (old, new))
 
 
+@large_only
 def test_a_double_click_credits_a_wallet_once(tab: Tab, gateway: Gateway) -> None:
     lines = show_difference(tab, "wallet/credit/shop", amount="12.5", reference=SCRIPT)
     assert "balance 12.5" in lines
@@ -135,6 +138,7 @@ def test_a_double_click_credits_a_wallet_once(tab: Tab, gateway: Gateway) -> Non
     assert newest_audit_line(tab)["action"] == "wallet credit"
 
 
+@large_only
 def test_a_rule_is_moved_and_then_tried_first(tab: Tab, gateway: Gateway, upstream: Upstream) -> None:
     with closing(Caller(gateway)) as caller:
 
@@ -192,6 +196,7 @@ def hostile_call(gateway: Gateway, upstreams: dict[str, Upstream]) -> str:
         return caller.recorded.pop()
 
 
+@sampled(every=6)
 @pytest.mark.parametrize(
     "path",
     [

@@ -10,6 +10,7 @@ from conftest import StartGateway
 from rig.browser import Tab
 from rig.console_scene import Caller, wait_for_rows
 from rig.gateway import Gateway
+from rig.large import large_only
 from rig.scripts import ordinary
 from rig.shown_page import read_ids, read_tiles
 
@@ -80,6 +81,7 @@ def wait_for_text(tab: Tab, text: str) -> None:
     tab.page.get_by_text(text).first.wait_for()
 
 
+@large_only
 def test_calls_are_filtered_by_the_form_and_by_links(open_page: OpenPage, gateway: Gateway) -> None:
     tab = open_page("/calls")
     assert read_ids(tab) == ids(gateway)
@@ -119,6 +121,7 @@ def test_the_list_holds_still_and_says_how_many_calls_are_new(
     assert tab.faults == []
 
 
+@large_only
 def test_each_call_is_shown_once_while_calls_arrive(
     open_page: OpenPage, gateway: Gateway, call: Callable[..., None]
 ) -> None:
@@ -150,6 +153,7 @@ def _turn(tab: Tab, relation: str) -> bool:
     return True
 
 
+@large_only
 def test_without_a_script_a_link_says_how_many_calls_are_new(
     open_page: OpenPage, gateway: Gateway, call: Callable[..., None]
 ) -> None:
@@ -186,6 +190,7 @@ def test_the_overview_updates_itself_unless_it_is_paused(
     assert tab.faults == []
 
 
+@large_only
 def test_updates_stop_when_the_login_has_ended(open_page: OpenPage) -> None:
     tab = open_page("/")
     shown = read_tiles(tab)
@@ -201,6 +206,7 @@ def test_updates_stop_when_the_login_has_ended(open_page: OpenPage) -> None:
     assert tab.page.url == f"{tab.origin}/login"
 
 
+@large_only
 def test_updates_stop_when_the_gateway_is_gone(open_tab: OpenTab, start_gateway: StartGateway) -> None:
     gateway = start_gateway()
     tab = open_tab(gateway)

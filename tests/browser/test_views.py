@@ -5,6 +5,7 @@ import re
 import pytest
 from rig.browser import Tab
 from rig.configuration import ROOT
+from rig.large import sampled
 from rig.page_checks import check_accessibility, check_frame, check_keyboard, check_widths
 
 from addon.console.pages import PAGES
@@ -13,6 +14,7 @@ from browser.conftest import Console
 VIEWS = pytest.mark.parametrize("view", [page.name for page in PAGES])
 
 
+@sampled(every=8)
 @VIEWS
 def test_a_view_is_whole(script_tab: Tab, console: Console, axe: str | None, view: str) -> None:
     address = console.site.views[view]
@@ -23,6 +25,7 @@ def test_a_view_is_whole(script_tab: Tab, console: Console, axe: str | None, vie
     assert found + script_tab.faults == []
 
 
+@sampled(every=8)
 @VIEWS
 def test_a_view_needs_no_script(plain_tab: Tab, console: Console, view: str) -> None:
     address = console.site.views[view]

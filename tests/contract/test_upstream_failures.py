@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from conftest import HELLO, Chat
+from conftest import HELLO, Chat, StartGateway
+from rig.configuration import SURE_TO_RESEND
 from rig.error_answers import assert_error
 from rig.gateway import Gateway
 from rig.raw_clients import RawClient, request_bytes
@@ -128,15 +129,21 @@ def test_the_client_connection_stays_open_after_each_error(gateway: Gateway, ups
 
 
 def test_a_stale_connection_is_replaced_once_and_is_no_failure(
-    chat: Chat, gateway: Gateway, upstream: Upstream
+    start_gateway: StartGateway, upstream: Upstream
 ) -> None:
+    gateway = start_gateway(program=SURE_TO_RESEND)
+
     def closes_when_used_again(request: Received) -> Script:
         return (CLOSE,) if request.nth > 1 else ordinary(request)
 
     upstream.behave(closes_when_used_again)
-    ids = [chat().headers["x-request-id"] for _ in range(3)]
-    rows = [gateway.wait_for_row(call) for call in ids]
-    assert [(row["status"], row["attempts"]) for row in rows] == [(200, 1)] * 3
+    with RawClient(gateway.url) as client:
+        for _ in range(3):
+            client.send(gateway.chat_bytes())
+            assert client.read_answer().status == 200
+    gateway.wait_until(lambda: len(gateway.ledger_rows()) == 3)
+    found = [(row["status"], row["attempts"], row["resends"]) for row in gateway.ledger_rows()]
+    assert found == [(200, 1, 0), (200, 1, 1), (200, 1, 1)]
 
 
 def test_an_upstream_that_always_closes_is_asked_at_most_twice(chat: Chat, upstream: Upstream) -> None:

@@ -9,6 +9,7 @@ import pytest
 from conftest import HELLO
 from rig.bounds import BOUND_S
 from rig.error_answers import assert_error
+from rig.large import sampled
 from rig.money import credit, holds, select, spent
 from rig.scripts import RESET, UNTIL_CLIENT_LEAVES, Gate, chunk, chunked, completion, event, stream_of, whole
 from rig.upstream import Upstream
@@ -122,6 +123,7 @@ UPSTREAM_FAILURES: dict[str, Any] = {
 }
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("name", UPSTREAM_FAILURES)
 def test_a_call_that_failed_releases_its_hold_and_costs_nothing(
     limited: Any, upstream: Upstream, name: str

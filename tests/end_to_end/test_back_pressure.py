@@ -14,6 +14,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.memory import resident_bytes
 from rig.raw_clients import RawClient
 from rig.raw_http2_client import RawHttp2Client
@@ -76,6 +77,7 @@ def clean(upstreams: dict[str, Any]) -> Iterator[None]:
         upstreams[name].reset()
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("provider", ["TESTER", "SECURE"])
 @pytest.mark.parametrize("client", ["plain", "TLS", "HTTP/2"])
 def test_a_client_that_does_not_read_stops_the_reading_of_the_provider(

@@ -17,6 +17,7 @@ from rig.bounds import BOUND_S
 from rig.commands import run_alone
 from rig.configuration import Configuration, key_hash
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.processes import ANY_PORT, MITMDUMP, Mitmdump, run_to_its_end
 from rig.settings_files import replace
 from rig.upstream import Upstream
@@ -109,6 +110,7 @@ def own(
     gateway.assert_no_secret_logged()
 
 
+@sampled(every=3)
 def test_a_key_is_revoked_while_other_files_are_saved_all_the_time_or_broken(own: Gateway) -> None:
     """Files are saved every 0.3 s for some seconds. A reload that waits for them to settle would never end."""
     catalog, bare = own.folder / "catalog_data" / "models.toml", own.folder / BARE
@@ -141,6 +143,7 @@ def test_a_key_is_revoked_while_other_files_are_saved_all_the_time_or_broken(own
     assert statuses(own, "bare") == {401}
 
 
+@sampled(every=3)
 def test_a_file_that_changes_all_the_time_takes_effect(own: Gateway) -> None:
     file = own.folder / ACME
     with always_being_saved(file):
@@ -179,6 +182,7 @@ def stopped(start_gateway: StartGateway, tmp_path: Path, upstream: Upstream) -> 
     return gateway
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_restart_serves_a_broken_workspace_as_it_was_and_strict_does_not_start(
     stopped: Gateway, workers: str

@@ -11,6 +11,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.raw_clients import RawClient
 from rig.raw_http2_client import RawHttp2Client
 from rig.scripts import (
@@ -143,6 +144,7 @@ def row_of(gateway: Gateway, name: str) -> dict[str, Any]:
     return gateway.wait_for_row(lambda row: row["end_user"] == name)
 
 
+@sampled(every=4)
 @pytest.mark.parametrize("vendor", DIALECTS)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_call_costs_the_same_whether_its_client_stays_or_leaves(

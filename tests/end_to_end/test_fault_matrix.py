@@ -46,6 +46,7 @@ from rig.fault_matrix import (
     UNPROTECTED,
 )
 from rig.faults import RELAYED_CHARS
+from rig.large import sampled
 from rig.situation import Place, Role, Situation
 from rig.situations import SECRET, Found, Situations
 from rig.stream_events import events_of
@@ -90,6 +91,7 @@ def _cases(cases: list[tuple[str, ...]], *names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(names, cases, ids=[" / ".join(case) for case in cases])
 
 
+@sampled(every=5)
 @_cases(MATRIX, "fault", "form", "mode")
 def test_one_second_attempt_follows_a_failure_if_the_workspace_allows_it(
     found: Found, fault: str, form: str, mode: str

@@ -54,4 +54,6 @@ def test_serve_makes_no_flow_and_keeps_no_body(
         assert answer.status_code == 200
     assert len(upstream.requests) == 2
     assert gateway.stop() == 0
-    assert " ".join(["made for viewers:", *made * 2]) in gateway.stderr_lines
+    # The flow of the first call may be made when the second call has begun.
+    [found] = [line for line in gateway.stderr_lines if line.startswith("made for viewers:")]
+    assert sorted(found.removeprefix("made for viewers:").split()) == sorted(made * 2)

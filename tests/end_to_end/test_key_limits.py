@@ -14,6 +14,7 @@ from rig.commands import tollgate
 from rig.configuration import key_hash, model, new_key, provider, workspace
 from rig.error_answers import assert_error
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.scripts import completion, whole
 from rig.upstream import Upstream
 
@@ -210,6 +211,7 @@ def _reloads(gateway: Gateway) -> int:
     return sum(line["message"].startswith("settings reloaded") for line in gateway.logs)
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("field", ["expires_at", "previous_until"])
 def test_a_secret_ends_at_its_moment_without_a_reload(
     start_gateway: StartGateway, tmp_path: Path, upstream: Upstream, field: str

@@ -12,6 +12,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import CLI, Configuration, environment, workspace
+from rig.large import large_only
 
 LOGIN = "/v1/logins/sk-fake0000?password=hunter2"
 
@@ -52,6 +53,7 @@ def test_a_terminal_gets_lines_for_people_and_a_404_has_method_and_path(tmp_path
     assert "hunter2" not in refused
 
 
+@large_only
 def test_a_terminal_gets_json_where_the_configuration_says_so(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in on_a_terminal(tmp_path, "json")]
     [refused] = [line for line in lines if line.get("status") == 404]

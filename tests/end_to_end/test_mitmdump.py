@@ -15,6 +15,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import new_key, workspace
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.processes import ANY_PORT, MITMDUMP, MITMDUMP_SCRIPT, Mitmdump, with_default_port
 from rig.raw_clients import RawClient, request_bytes
 from rig.redis_server import free_port
@@ -210,6 +211,7 @@ def test_it_listens_only_at_the_address_of_the_listen_section(mitmdump: Gateway,
     assert _listening_ports(mitmdump.pid) == {(url.hostname, url.port), (admin.hostname, admin.port)}
 
 
+@sampled(every=2)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -8,6 +8,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.money import holds
 from rig.processes import with_broken_function, with_wire
 from rig.raw_clients import RawClient, request_bytes
@@ -62,6 +63,7 @@ def _by_name(steps: list[tuple[str, str, str]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("step", steps, ids=[name for _, _, name in steps])
 
 
+@sampled(every=9)
 @_by_name(UNSENT)
 def test_1_a_step_that_raises_sends_nothing_upstream(
     start_gateway: StartGateway, upstream: Upstream, step: tuple[str, str, str]
@@ -76,6 +78,7 @@ def test_1_a_step_that_raises_sends_nothing_upstream(
     assert holds(gateway.folder / "var" / "tollgate.db") == []
 
 
+@sampled(every=7)
 @_by_name(SENT)
 @pytest.mark.parametrize("stream", [False, True])
 def test_1_a_later_step_that_raises_ends_the_call_and_its_hold(

@@ -11,7 +11,7 @@ from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
 from rig.error_answers import assert_error
 from rig.gateway import Gateway
-from rig.large import large, sized
+from rig.large import large, sampled, sized
 from rig.load import Outcome, as_dear_as_allowed, run_calls, sized_calls
 from rig.money import USD, select
 from rig.redis_server import RedisServer
@@ -83,6 +83,7 @@ def gateways(request: pytest.FixtureRequest, start_gateway: StartGateway) -> Ite
         assert gateway.stop() == 0
 
 
+@sampled(every=4)
 @pytest.mark.parametrize("name", ONE_DOLLAR)
 def test_many_calls_at_once_never_spend_more_than_a_dollar(
     gateways: Pair, upstream: Upstream, name: str

@@ -18,6 +18,7 @@ from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
 from rig.error_answers import assert_error
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.load import PATH, Outcome, as_dear_as_allowed, run_calls, sized_calls
 from rig.money import select
 from rig.redis_fixtures import StartRedis
@@ -111,6 +112,7 @@ def stop(redis: RedisServer) -> Callable[[], Any]:
     return redis.start
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("break_", [freeze, stop])
 def test_calls_are_refused_while_redis_fails_and_served_when_it_is_back(
     on_redis: OnRedis, break_: Callable[[RedisServer], Callable[[], Any]]

@@ -14,6 +14,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import environment
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.raw_clients import RawClient
 from rig.scripts import DONE, USAGE, Gate, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream
@@ -96,6 +97,7 @@ BAD_EDITS = {
 }
 
 
+@sampled(every=2)
 @pytest.mark.parametrize(("name", "addition", "reason"), BAD_EDITS.values(), ids=BAD_EDITS)
 def test_a_bad_edit_changes_nothing_is_logged_once_and_can_be_undone(
     own: Gateway, client: httpx.Client, name: str, addition: str, reason: str

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import large_only
 
 PROGRAM = """
 import os, sys
@@ -133,6 +134,7 @@ def script(tmp_path_factory: pytest.TempPathFactory, hostile: Path) -> Path:
     return script
 
 
+@large_only
 def test_no_module_of_the_current_folder_runs(script: Path, hostile: Path):
     for command in ("keys", "test", "bench", "lock"):
         run(script, command, cwd=hostile)
@@ -140,6 +142,7 @@ def test_no_module_of_the_current_folder_runs(script: Path, hostile: Path):
     assert (script.parent / ".venv" / "requirements-test.stamp").exists()
 
 
+@large_only
 def test_uv_reads_no_settings_of_the_current_folder(hostile: Path, tmp_path: Path):
     script = make_project(tmp_path / "project")
     # This uv does nothing, so Python makes the environment.
@@ -213,6 +216,7 @@ def test_a_signal_reaches_the_program(script: Path):
         assert process.wait(BOUND_S) == -signal.SIGTERM
 
 
+@large_only
 def test_a_new_environment_needs_a_working_python_and_shows_its_progress(tmp_path: Path):
     script = make_project(tmp_path / "project")
     half_made = script.parent / ".venv" / "left-over"

@@ -9,6 +9,7 @@ import pytest
 from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import DONE, USAGE, Gate, Script, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream
@@ -41,6 +42,7 @@ def _rest(client: RawClient, *, stream: bool) -> bytes:
     return rest
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_signal_drains(
@@ -125,6 +127,7 @@ PIECES = 160
 LARGE = [event(chunk("x" * 100_000)) for _ in range(PIECES)]
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("secure", [False, True])
 def test_a_slow_client_gets_its_last_bytes(
     start_gateway: StartGateway,

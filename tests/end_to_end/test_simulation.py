@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from rig.configuration import ROOT
-from rig.large import large, sized
+from rig.large import large, large_only, sized
 from rig.simulation import Outcome, compare, simulate
 from rig.simulation.calls import Disturbance, Ran, make_calls, write_settings
 from rig.simulation.checks import (
@@ -53,6 +53,7 @@ def runs(run: Run) -> list[Outcome[Ran]]:
     return [run(seed) for seed in SEEDS]
 
 
+@large_only
 def test_the_same_seed_gives_the_same_answers_and_rows(run: Run, runs: list[Outcome[Ran]]):
     for seed in TWICE:
         assert compare(runs[seed], run(seed)) == "", f"seed {seed}"

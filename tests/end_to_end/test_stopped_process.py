@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import StartGateway
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.load import run_calls, sized_calls
 from rig.scripts import Gate, Received, Script, completion, ordinary, whole
 from rig.upstream import Upstream
@@ -49,6 +50,7 @@ def gateway(request: pytest.FixtureRequest, start_gateway: StartGateway, upstrea
     return start_gateway(sections=sections)
 
 
+@sampled(every=2)
 def test_a_stop_under_load_is_no_failure_of_store_or_provider(gateway: Gateway, upstream: Upstream) -> None:
     gate = Gate()
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from conftest import Chat
 from rig.configuration import PROVIDER_KEY
+from rig.large import sampled
 from rig.scripts import DONE, USAGE, Received, Script, chunk, chunked, event
 from rig.upstream import Upstream
 
@@ -38,6 +39,7 @@ FRAMINGS: dict[str, bytes] = {
 CUTS = {"one write": 1 << 20, "a byte at a time": 1, "seven bytes at a time": 7}
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", FRAMINGS)
 def test_framing_and_cuts_do_not_change_a_stream(chat: Chat, upstream: Upstream, name: str, cut: str) -> None:

@@ -17,6 +17,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import CLI, TOLLGATE, environment
 from rig.fork_server import run_forked
 from rig.gateway import Gateway
+from rig.large import large_only
 from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
@@ -168,6 +169,7 @@ def test_a_service_manager_learns_the_new_main_process(start_gateway: StartGatew
         assert manager.recv(1024) == b"STOPPING=1"
 
 
+@large_only
 def test_a_gateway_that_can_not_print_its_line_serves_on(start_gateway: StartGateway) -> None:
     running = start_gateway(arguments=_options(1))
     command = (*CLI, "serve", "--conf", str(running.folder / "proxy.conf"), "--port", "0", "--takeover")

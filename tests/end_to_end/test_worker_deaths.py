@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import StartGateway
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.raw_clients import RawClient
 from rig.upstream import Upstream
 from rig.workers import (
@@ -140,6 +141,7 @@ def test_a_supervisor_that_was_stopped_kills_no_worker(
 # The whole gateway ends.
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_every_worker_and_every_call_ends(
     start_gateway: StartGateway, upstream: Upstream, signum: signal.Signals

@@ -13,6 +13,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model
 from rig.gateway import Gateway
+from rig.large import large_only, sampled
 from rig.upstream import Upstream
 
 from addon.serve.template_process import TEMPLATE_NAME, WORKER_NAME
@@ -110,6 +111,7 @@ main()
 """
 
 
+@large_only
 def test_a_system_that_allows_no_template_gets_new_interpreters(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
@@ -215,6 +217,7 @@ def _shown(gateway: Gateway) -> list[list[list[str]]]:
     return [json.loads(line.removeprefix(SHOWN)) for line in gateway.stderr_lines if line.startswith(SHOWN)]
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("backend", ["sqlite", "redis"])
 def test_the_modules_of_a_template_start_no_thread(backend: str, tmp_path: Path) -> None:
     conf_file = tmp_path / "proxy.conf"

@@ -15,6 +15,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import Configuration, model, workspace
 from rig.gateway import Gateway
+from rig.large import large_only, sampled
 from rig.load import run_calls, sized_calls
 from rig.processes import run_to_its_end
 from rig.upstream import Upstream
@@ -134,6 +135,7 @@ def test_one_page_of_metrics_adds_up_all_workers_also_dead_ones(
     assert "\ntollgate_worker_starts_total 4.0\n" in page
 
 
+@large_only
 def test_every_log_line_of_four_busy_workers_is_whole(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
@@ -187,6 +189,7 @@ REFUSED_SECTIONS = {
 }
 
 
+@sampled(every=3)
 @pytest.mark.parametrize(("sections", "reason"), REFUSED_SECTIONS.values(), ids=REFUSED_SECTIONS)
 def test_a_worker_that_can_not_start_gives_one_clear_line(
     tmp_path: Path, sections: dict[str, Any], reason: str

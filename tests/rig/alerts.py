@@ -71,7 +71,8 @@ class Alerting:
     def wait_for_percents(self, *percents: int) -> None:
         """Wait until so many thresholds arrived, and compare them."""
         self.gateway.wait_until(lambda: len(self.receiver.percents()) >= len(percents))
-        assert self.receiver.percents() == list(percents)
+        arrived = self.receiver.percents()
+        assert arrived == list(percents), arrived
 
     def wait_for_event(self, kind: str) -> dict[str, Any]:
         """Return the only event of a type."""

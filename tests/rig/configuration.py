@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TOLLGATE = ("-c", "from addon.cli import main; main(prog_name='tollgate')")
 CLI = ("-m", "addon.cli")
 """The ``program`` of a gateway that runs in a new interpreter."""
+SURE_TO_RESEND = ("-c", f"from policies import resend; resend.MARGIN_S = {BOUND_S}; {TOLLGATE[1]}")
+"""The ``program`` of a gateway that sends a request again however late its reused connection closes."""
 PROVIDER_KEY = "fake-provider-key-" + "0" * 24
 """The key of the fake upstream. Only the upstream may see it."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from rig.bounds import BOUND_S
-from rig.configuration import model, new_key, provider, workspace
+from rig.configuration import SURE_TO_RESEND, model, new_key, provider, workspace
 from rig.evidence import Asked, Evidence, LedgerTables, fill_wallets
 from rig.faults import FaultyPort
 from rig.gateway import Gateway
@@ -85,6 +85,7 @@ class Situations:
                 if role not in one.unset
             }
         return {
+            "program": SURE_TO_RESEND,
             "providers": providers,
             "models": models,
             "workspaces": workspaces,

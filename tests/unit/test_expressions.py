@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from rig.expressions import Expression, find_expressions
+from rig.large import large_only
 from rig.slow_expressions import faults_of, hostile_openings, hostile_units
 
 from addon.console.pages import PAGES
@@ -146,6 +147,7 @@ def slow_text(expression: Expression) -> tuple[str, list[float]] | None:
     return None
 
 
+@large_only
 def test_hostile_texts_take_linear_time() -> None:
     slow = [
         (str(expression), found)

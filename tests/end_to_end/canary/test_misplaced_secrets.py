@@ -9,6 +9,7 @@ from rig.canary_commands import OWN, PROVIDERS, SOLO, run_command
 from rig.canary_requests import KEY
 from rig.canary_scene import BARE, OTHER_MASTER, REDIS, SWAPPED, Scene
 from rig.configuration import Configuration
+from rig.large import sampled
 from rig.processes import run_to_its_end
 
 from addon.settings.sealed_secrets import MasterKeys
@@ -77,6 +78,7 @@ BROKEN = {
 }
 
 
+@sampled(every=5)
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_misplaced_secret_is_in_no_error_message(scene: Scene, tmp_path: Path, name: str) -> None:

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 import pytest
 from rig.canaries import Canaries
 from rig.canary_scene import CHAT, CLIENT_HEADERS, DIALECTS, KEYS, MESSAGES, PROVIDER_SECRETS, Scene
+from rig.large import sampled
 from rig.leaky import Leaks, leaks_of_answers, leaks_of_streams
 from rig.leaky_errors import WIRE, leaks_of_errors
 from rig.raw_clients import RawClient, request_bytes
@@ -62,6 +63,7 @@ def leaks_of(dialect: str) -> Leaks:
     return {**leaks_of_answers(dialect), **leaks_of_streams(dialect), **leaks_of_errors(dialect)}
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("slug", ["alpha", "beta", "gamma"])
 def test_a_key_that_its_provider_repeats_is_masked(scene: Scene, slug: str) -> None:
     for name, leak in leaks_of(DIALECTS[slug.upper()]).items():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rig.answer_samples import SAMPLES, Path, Sample
 from rig.answer_shape import assert_completion, assert_stream
 from rig.corpus import needs_corpus, read_recorded_file
+from rig.large import sampled
 from rig.replay import Run
 from rig.sent import shipped_families
 
@@ -69,6 +70,7 @@ def test_an_unchanged_sample_is_an_answer(name: str) -> None:
     assert b"why" in shown
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_each_value_at_each_place_is_answered(name: str) -> None:
     sample, failures = SAMPLES[name], []

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from rig.audit import die_during
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import sampled
 from rig.ledger import locked_by_another
 from rig.secret_commands import BOTH, TOKEN, VARIABLE
 from rig.settings_files import ACME, HASH_A, MODELS, edit, write_files
@@ -290,6 +291,7 @@ print(number)
 """
 
 
+@sampled(every=2)
 @pytest.mark.parametrize(
     ("command", "change", "result"),
     [

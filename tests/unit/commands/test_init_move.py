@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rig.commands import run_alone, tollgate
 from rig.configuration import ROOT
+from rig.large import sampled
 from rig.settings_files import contents, edit
 
 from addon.settings.settings import load_settings
@@ -120,6 +121,7 @@ def test_an_edited_catalog_goes_along_as_a_copy(checkout: Path, tmp_path: Path) 
     assert git(checkout, "status", "--porcelain").split() == ["M", "policies/refusal.py"]
 
 
+@sampled(every=3)
 @pytest.mark.parametrize(
     ("case", "reason"),
     [

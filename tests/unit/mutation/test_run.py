@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import large_only
 
 CHECKS = "assert token_bucket.slice_us(1) == 0 and token_bucket.slice_us(500) == 150_000"
 ONLY_RUNS = "token_bucket.slice_us(500)"
 
 
+@large_only
 @pytest.mark.parametrize(
     ("statement", "outcome"), [(CHECKS, "caught"), (ONLY_RUNS, "survived")], ids=["checks", "only runs"]
 )

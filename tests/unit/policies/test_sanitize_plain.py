@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rig.large import sampled
 from rig.sent import shipped_families
 
 from policies.family import Family
@@ -88,6 +89,7 @@ def model_of(family: Family, maximum: int | None) -> Model:
     return Model("slug", PROVIDER, "vendor-id", family, FREE, FREE, maximum, False, True)
 
 
+@sampled(every=6)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_one_step_gives_what_the_rules_give_for_fields(name: str) -> None:
     """Each field with each value, and each pair of fields one of which the family has a rule for."""

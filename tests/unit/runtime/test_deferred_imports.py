@@ -5,6 +5,7 @@ import sys
 import textwrap
 
 from rig.configuration import ROOT
+from rig.large import large_only
 
 
 def run(code: str) -> str:
@@ -21,6 +22,7 @@ def test_a_submodule_is_imported_without_the_code_of_its_package() -> None:
         """).split() == ["mitmproxy.addons.termlog", "mitmproxy.proxy.layers.modes", "False"]
 
 
+@large_only
 def test_the_first_use_of_another_name_runs_the_code_of_the_package() -> None:
     assert run("""
         from mitmproxy.addons import default_addons

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from rig.large import sampled
 from rig.service_accounts import key_file, pem, rsa_key
 from rig.settings_files import ACME, CONF, PROVIDERS, edit, write_files
 
@@ -145,6 +146,7 @@ def name(conf_file: Path, reference: str, provider: str = "GROQ") -> None:
     edit(conf_file.parent / ACME, "", f'\n[byok.{provider}]\nsecret = "{reference}"\n')
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("case", NAMED)
 def test_a_workspace_can_not_name_a_secret_of_the_gateway(conf_file: Path, case: str) -> None:
     reference, others, place = NAMED[case]

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from rig.large import sampled
 from rig.live_settings import LiveSettings
 from rig.settings_files import ACME, BETA, CONF, HASH_A, HASH_B, edit, replace
 
@@ -81,6 +82,7 @@ TEXTS = {
 }
 
 
+@sampled(every=4)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize("happens", STATES.values(), ids=STATES)
 def test_an_edited_file_is_as_a_load_of_all_files_finds_it(

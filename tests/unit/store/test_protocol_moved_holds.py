@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
+from rig.large import sampled
 from rig.stores import (
     EVER,
     LOOSE,
@@ -73,6 +74,7 @@ async def test_a_move_to_the_platforms_key_holds_money_and_a_move_back_holds_non
     assert location.used(EVER) == CounterUse(0, 0, 63_400, 2)
 
 
+@sampled(every=2)
 @pytest.mark.parametrize(
     ("limit", "max_cost", "reason"),
     [

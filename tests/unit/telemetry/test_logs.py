@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import large_only
 from rig.log_lines import Lines
 
 from addon.telemetry.log_format import WITHHELD, JsonFormatter
@@ -120,6 +121,7 @@ asyncio.run(speak(int(sys.argv[1])))
 """
 
 
+@large_only
 def test_lines_of_four_processes_into_one_pipe_stay_whole_and_in_their_order() -> None:
     reading, writing = os.pipe()
     speakers = [

@@ -14,6 +14,7 @@ import prometheus_client
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import large_only
 from rig.metrics import read, value
 
 from addon.telemetry.worker_metrics import WorkerMetrics
@@ -193,6 +194,7 @@ SOURCES = [
 ]
 
 
+@large_only
 def test_only_documented_names_of_prometheus_client_are_imported():
     imported = {
         (node.module, alias.name)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rig.configuration import ROOT
+from rig.large import sampled
 
 from addon.text.toml import MAX_DEPTH, MAX_KEY_PARTS, TomlError, find_statements, load_toml
 
@@ -103,6 +104,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 }
 
 
+@sampled(every=5)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("read", [load_toml, lambda text: list(find_statements(text))])
 def test_twice_the_text_takes_twice_the_steps(shape: str, read: Callable[[str], object]):

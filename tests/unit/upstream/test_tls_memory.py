@@ -8,6 +8,7 @@ from pathlib import Path
 import trustme
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import large_only
 from rig.provider import Provider
 
 CONNECTIONS = 300
@@ -47,6 +48,7 @@ asyncio.run(main())
 """
 
 
+@large_only
 async def test_an_open_tls_connection_takes_little_memory(authority: trustme.CA, tmp_path: Path) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from rig.bounds import BOUND_S
+from rig.large import sampled
 from rig.wire import Wire, echo, wire
 from rig.wire_calls import GET, OK, POST, STREAM, HeldCall, wait_until, wait_until_stable
 
@@ -124,6 +125,7 @@ def socket_of(served: Wire) -> ClientSocket:
     return one.socket
 
 
+@sampled(every=2)
 async def test_a_client_that_does_not_read_stops_the_stream(kind: dict[str, Any]):
     sent = 0
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from rig.admin_port import PASSWORD, Port, opened
+from rig.large import sampled
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 
 from addon.console.access.guard import Guard, find_client
@@ -36,6 +37,7 @@ def settings_with(folder: Path, admin: str) -> Settings:
     return port.settings
 
 
+@sampled(every=4)
 @pytest.mark.parametrize("case", ADDRESSES)
 def test_without_a_password_every_socket_must_be_on_loopback(tmp_path: Path, case: str) -> None:
     addresses, is_open = ADDRESSES[case]

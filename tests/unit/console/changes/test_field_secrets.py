@@ -7,6 +7,7 @@ import pytest
 from cryptography.fernet import Fernet
 from rig.canaries import Canaries
 from rig.configuration import new_key
+from rig.large import sampled
 from rig.settings_files import HASH_A, edit
 
 from addon.console.changes import workspaces
@@ -73,6 +74,7 @@ TEXTS = [
 ]
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_no_field_takes_a_secret(maker: ChangeMaker, conf: Path, acme: Path, secret: str) -> None:
     before = bytes_of(acme)
@@ -100,6 +102,7 @@ PLACES = [
 ]
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_no_place_of_a_text_takes_a_secret(
     maker: ChangeMaker, conf: Path, acme: Path, secret: str
@@ -138,6 +141,7 @@ VALID: Mapping[str, Mapping[str, str]] = {
 }
 
 
+@sampled(every=4)
 @pytest.mark.parametrize("form", FORMS.values(), ids=lambda form: form.action)
 async def test_each_change_is_one_line_without_a_secret(
     maker: ChangeMaker, conf: Path, acme: Path, form: Form

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from rig.large import sampled
 from rig.settings_files import edit
 
 from addon.console.changes import keys, own_keys, workspaces
@@ -84,6 +85,7 @@ async def test_a_workspace_is_created_and_changed(maker: ChangeMaker, conf: Path
     ]
 
 
+@sampled(every=4)
 @pytest.mark.parametrize(
     ("form", "names", "typed", "errors"),
     [

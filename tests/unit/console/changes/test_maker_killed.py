@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import large_only
 from rig.settings_files import ACME, edit
 
 ROUNDS = 8
@@ -52,6 +53,7 @@ asyncio.run(settle())
 """
 
 
+@large_only
 def test_a_change_has_one_line_whenever_its_process_is_killed(conf: Path) -> None:
     edit(conf.parent / ACME, 'id = "ci"\n', 'id = "ci"\nrequest_cap = 1\n')
     command = [sys.executable, "-c", KILLED, str(conf), str(ROUNDS)]

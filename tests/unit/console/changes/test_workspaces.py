@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.large import sampled
 from rig.settings_files import HASH_A, edit
 
 from addon.console.changes import workspaces
@@ -72,6 +73,7 @@ async def test_a_text_is_refused_when_the_file_has_changed(maker: ChangeMaker, a
         await maker.show(workspaces.TEXT, AT_ACME, {**shown, "text": "name = 'x'\n"})
 
 
+@sampled(every=4)
 @pytest.mark.parametrize(
     ("text", "error"),
     [

@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
+from rig.large import large_only
 from rig.page_process import (
     HANGS,
     LIVE,
@@ -84,6 +85,7 @@ async def test_a_policy_that_hangs_ends_only_its_own_page(
     assert not is_running(first)
 
 
+@large_only
 async def test_a_client_that_leaves_ends_neither_a_start_nor_the_time_of_its_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +106,7 @@ async def test_a_client_that_leaves_ends_neither_a_start_nor_the_time_of_its_pag
         assert (await pages.ask(explain("hello"))).status == 200
 
 
+@large_only
 async def test_time_in_which_the_gateway_was_stopped_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +120,7 @@ async def test_time_in_which_the_gateway_was_stopped_does_not_count(
         assert (await asked).status == 200
 
 
+@large_only
 async def test_a_process_that_writes_no_answers_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -129,6 +133,7 @@ async def test_a_process_that_writes_no_answers_is_replaced(
     assert messages == {"the process of pages is ended, because it sent no answer"}
 
 
+@large_only
 async def test_an_unused_process_ends_and_the_next_page_starts_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +149,7 @@ async def test_an_unused_process_ends_and_the_next_page_starts_another(
         assert pid_of(pages) == second != first
 
 
+@large_only
 async def test_more_pages_than_may_wait_are_refused_and_left_ones_make_room(tmp_path: Path) -> None:
     async with PageGateway(tmp_path).pages() as pages:
         await pages.ask(question())
@@ -160,6 +166,7 @@ async def test_more_pages_than_may_wait_are_refused_and_left_ones_make_room(tmp_
         assert [one.status for one in await asyncio.gather(*both)] == [200, 200]
 
 
+@large_only
 async def test_a_process_that_can_not_start_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,6 +181,7 @@ async def test_a_process_that_can_not_start_is_reported(
         assert (await pages.ask(question())).status == 200
 
 
+@large_only
 async def test_new_code_is_not_run_next_to_an_old_gateway(tmp_path: Path) -> None:
     async with PageGateway(tmp_path).pages() as pages:
         assert (await pages.ask(question())).status == 200
@@ -207,6 +215,7 @@ async def test_settings_that_can_not_be_read_are_named(
     assert "lsten" in answer.message
 
 
+@large_only
 async def test_a_fault_is_for_the_log_and_unknown_pages_are_none(tmp_path: Path) -> None:
     async with PageGateway(tmp_path).pages() as pages:
         assert (await pages.ask(question("/nothing"))).status == 404

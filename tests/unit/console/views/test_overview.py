@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from rig.console_reading import NOW, load_page, open_new_ledger
+from rig.large import sampled
 from rig.ledger import make_row
 from rig.rollups import build_all, write
 from rig.settings_files import write_files
@@ -61,6 +62,7 @@ def test_the_figures_of_a_time_are_next_to_those_before(conf_file: Path) -> None
     assert before["to"] == now["from"]
 
 
+@sampled(every=5)
 @pytest.mark.parametrize(
     "query", ["range=hour", "", "range=7d", "range=month", "from=2026-01-01&to=2026-01-31"]
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rig.commands import tollgate
 from rig.console_reading import NOW, load_page, open_new_ledger
+from rig.large import sampled
 from rig.ledger import make_row
 from rig.rollups import write
 from rig.settings_files import ACME, BETA, edit, write_files
@@ -152,6 +153,7 @@ def test_the_last_good_settings_are_marked(conf_file: Path) -> None:
     assert rows(conf_file, "/workspaces")["beta"]["state"] == "last good"
 
 
+@sampled(every=4)
 @pytest.mark.parametrize(
     ("query", "order"),
     [

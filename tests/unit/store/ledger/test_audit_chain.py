@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import large_only
 from sqlite_utils import Database, Migrations
 
 from addon.store.ledger.audit import AuditLine, AuditLog
@@ -148,6 +149,7 @@ write_lines(Path(sys.argv[1]), int(sys.argv[2]))
 """
 
 
+@large_only
 def test_writers_at_the_same_time_make_one_chain(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with closing(open_connection(path)) as connection:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import environment
+from rig.large import large_only
 from rig.ledger import make_row, read_ids, second_connection
 from rig.sqlite_stores import open_settle_and_close
 from sqlite_utils import Database, Migrations
@@ -74,6 +75,7 @@ def test_a_ledger_without_rows_or_without_changes_is_not_copied(ledger_path: Pat
     assert copies_of(ledger_path) == []
 
 
+@large_only
 def test_several_processes_that_start_at_once_make_one_copy(ledger_path: Path) -> None:
     make_earlier(ledger_path, "old")
     code = "import pathlib, sys; from addon.store.ledger.file import LedgerFile; LedgerFile(pathlib.Path(sys.argv[1]))"

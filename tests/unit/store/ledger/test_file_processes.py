@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
-from rig.large import large, sized
+from rig.large import large, large_only, sized
 from rig.ledger import read_ids, read_rows, second_connection
 from rig.stores import StoreLocation
 
@@ -104,6 +104,7 @@ def start(
     )
 
 
+@large_only
 def test_processes_that_open_a_new_ledger_at_once_all_succeed(ledger_path: Path) -> None:
     openers = [start(OPENER, ledger_path, stdin=subprocess.PIPE) for _ in range(4)]
     for opener in openers:
@@ -137,6 +138,7 @@ def test_only_one_process_opens_a_new_ledger_at_a_time(
     assert len(tried) == 2
 
 
+@large_only
 def test_processes_that_write_at_once_lose_nothing(ledger_path: Path) -> None:
     writers = [start(WRITER, ledger_path, name, "300") for name in ("a", "b")]
     for writer in writers:

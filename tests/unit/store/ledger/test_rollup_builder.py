@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.large import large_only
 from rig.ledger import locked_by_another, make_row, second_connection
 from rig.sqlite_stores import open_settle_and_close
 
@@ -127,6 +128,7 @@ while builder.step() != LOOK_S:
 """
 
 
+@large_only
 def test_a_killed_build_goes_on_where_it_was_and_counts_no_row_twice(upgraded: Path) -> None:
     kills = 0
     for _ in range(5):

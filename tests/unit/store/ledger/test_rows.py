@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.large import sampled
 from rig.ledger import make_row, read_ids, read_rows, second_connection
 from rig.sqlite_stores import ended
 
@@ -49,6 +50,7 @@ async def test_every_unknown_value_is_recorded_as_null(store: Store, ledger_path
     assert read_rows(ledger_path) == [make_row(**unknown)]
 
 
+@sampled(every=3)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from redis.exceptions import NoScriptError, ResponseError
 from rig.echoes import assert_no_answer_goes_to_another
+from rig.large import large_only
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
 
@@ -45,6 +46,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 ANSWERS = st.recursive(st.none() | st.integers(-(2**63), 2**63 - 1) | TEXTS, st.lists)
 
 
+@large_only
 @given(st.lists(ANSWERS, max_size=5))
 def test_answers_are_read_one_after_another(answers: list[Any]) -> None:
     data, at, found = b"".join(map(encode, answers)), 0, []

@@ -1,10 +1,12 @@
 """The token buckets in Redis: their size and their clock."""
 
 import pytest
+from rig.large import sampled
 from rig.redis_stores import Rig
 from rig.stores import WORKSPACE, takes
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("limit_rpm", [60, 400, 401, 1_000, 100_000])
 async def test_a_full_bucket_takes_less_than_64_kib(rig: Rig, limit_rpm: int) -> None:
     store = await rig.open()

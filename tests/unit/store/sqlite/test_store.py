@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rig.large import large_only
 from rig.ledger import read_rows, second_connection
 from rig.stores import StoreLocation, request, takes
 
@@ -57,6 +58,7 @@ async def test_takes_from_before_the_machine_started_do_not_count(store: Store, 
     assert not await takes(store, "acme", 1)
 
 
+@large_only
 async def test_a_bucket_has_a_bounded_number_of_groups(store: Store, ledger_path: Path) -> None:
     for _ in range(420):
         assert await takes(store, "acme", 100_000)
