@@ -104,7 +104,8 @@ class Provider:
 class Model:
     """One catalog row, or a model outside the catalog that is called with a customer's own key.
 
-    ``max_completion_tokens`` is the catalog hard maximum of the contract, None outside the catalog.
+    ``max_completion_tokens`` is the catalog hard maximum of the contract, None outside the catalog. ``context_window``
+    is the most tokens of prompt and completion together, None where the catalog does not say.
     """
 
     slug: str
@@ -116,6 +117,7 @@ class Model:
     max_completion_tokens: int | None
     byok_only: bool
     active: bool
+    context_window: int | None = None
 
     @property
     def needs_own_key(self) -> bool:

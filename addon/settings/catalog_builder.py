@@ -214,6 +214,7 @@ class CatalogBuilder:
             max_completion_tokens=table.max_completion_tokens,
             byok_only=table.byok_only,
             active=table.active and (self.sandbox_enabled or not provider.builtin),
+            context_window=table.context_window,
         )
 
 

@@ -176,8 +176,16 @@ class ModelTable(Table):
     cached_input_price_per_m: Price | None = None
     cache_write_price_per_m: Price | None = None
     max_completion_tokens: Count
+    context_window: Count | None = None
     byok_only: bool = False
     active: bool = True
+
+    @model_validator(mode="after")
+    def _check_context_window(self) -> Self:
+        if self.context_window is not None and self.context_window < self.max_completion_tokens:
+            reason = f"must be at least max_completion_tokens, which is {self.max_completion_tokens}"
+            raise table_error(reason, "context_window")
+        return self
 
 
 PROVIDERS_FILE = TypeAdapter(dict[ProviderName, ProviderTable])

@@ -100,7 +100,7 @@ def test_every_model_gets_messages_tools_and_exactly_one_cap(shipped: Settings) 
         assert [body.get(cap) for cap in ("max_tokens", "max_completion_tokens")].count(17) == 1
 
 
-def test_every_line_of_a_family_and_every_maximum_names_its_source() -> None:
+def test_every_line_of_a_family_and_every_figure_of_a_model_names_its_source() -> None:
     lines = (CATALOG / "families.toml").read_text(encoding="utf-8").split("\n[sandbox]\n")[0].splitlines()
     before = ["", *lines]
     stated = re.compile(r'(\w+ = (?!\[$)|    "\w+",)')
@@ -110,7 +110,12 @@ def test_every_line_of_a_family_and_every_maximum_names_its_source() -> None:
         if stated.match(line) and "  # " not in line and not above.startswith("# ")
     ] == []
     models = (CATALOG / "models.toml").read_text(encoding="utf-8").split('["sandbox-chat"]')[0]
-    assert re.findall(r"^max_completion_tokens = \d+$", models, re.MULTILINE) == []
+    assert re.findall(r"^(?:max_completion_tokens|context_window) = \d+$", models, re.MULTILINE) == []
+
+
+def test_every_active_model_of_a_vendor_has_a_window(shipped: Settings) -> None:
+    real = [model for model in shipped.models.values() if model.active and not model.provider.builtin]
+    assert [model.slug for model in real if model.context_window is None] == []
 
 
 def test_prices_are_strings_so_that_no_digit_is_lost() -> None:

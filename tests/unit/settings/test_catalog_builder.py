@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from rig.service_accounts import key_file
-from rig.settings_files import ACME, PROVIDERS, SECRET, edit, write_files
+from rig.settings_files import ACME, MODELS, PROVIDERS, SECRET, edit, write_files
 
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, load_settings
@@ -231,7 +231,13 @@ def test_a_model_holds_its_provider_family_and_both_prices(conf_file: Path) -> N
     assert model.wholesale == Prices(150_000, 75_000, 600_000)
     assert model.retail == Prices(156_000, 78_000, 624_000)
     assert model.max_completion_tokens == 16384
+    assert model.context_window is None
     assert (model.byok_only, model.active) == (False, True)
+
+
+def test_a_model_has_the_window_of_its_table(conf_file: Path) -> None:
+    edit(conf_file.parent / MODELS, "16384", "16384\ncontext_window = 16384")
+    assert load_settings(conf_file, KEYS).models["gpt-4o-mini"].context_window == 16384
 
 
 def test_cached_input_costs_the_input_price_by_default(conf_file: Path) -> None:

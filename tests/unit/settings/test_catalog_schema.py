@@ -28,6 +28,8 @@ def load_edited(conf_file: Path, new: str, old: str = KEY_LINE) -> Settings:
 
 # file, old passage ("" = the end), new passage, key, part of the reason
 EDITS = {
+    # families.toml
+    "limit in quotes": (FAMILIES, "limit = 4", 'limit = "4"', "reasoning.stop_limit", "valid integer"),
     # providers.toml
     "provider in lower case": (PROVIDERS, "[OPENAI]", "[openai]", "openai", "must be an upper-case name"),
     "unknown dialect": (
@@ -156,6 +158,13 @@ EDITS = {
     ),
     "no maximum": (MODELS, "16384", "0", "gpt-4o-mini.max_completion_tokens", "equal to 1"),
     "float maximum": (MODELS, "16384", "16384.0", "gpt-4o-mini.max_completion_tokens", "valid integer"),
+    "a window smaller than the maximum": (
+        MODELS,
+        "16384",
+        "16384\ncontext_window = 16383",
+        "gpt-4o-mini.context_window",
+        "must be at least max_completion_tokens, which is 16384",
+    ),
     "active of numbers": (MODELS, "16384", "1\nactive = 1", "gpt-4o-mini.active", "valid boolean"),
     "slugs alike but for case": (
         MODELS,
