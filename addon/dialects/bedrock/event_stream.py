@@ -16,6 +16,7 @@ All numbers are unsigned and big-endian. Source: AWS, Amazon Transcribe, "Event 
 import struct
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -28,6 +29,8 @@ MAX_HEADERS_BYTES: Final = 128 * 1024
 """The longest headers that Amazon's own libraries accept."""
 MAX_FRAME_BYTES: Final = MAX_EVENT_BYTES
 MIN_FRAME_BYTES: Final = 16
+_SHORT_HEADERS_BYTES: Final = 256
+_FIRST_BYTE: Final = 0  # A frame is shorter than 16 MiB, so the first byte of its length is zero.
 
 _PRELUDE: Final = struct.Struct(">III")
 _CRC: Final = struct.Struct(">I")
@@ -70,42 +73,50 @@ class FrameSplitter:
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._pending = bytearray()
+        self._at = 0
+        """Where the next frame begins."""
         self._max_frame_bytes = max_frame_bytes
 
     def add(self, piece: bytes) -> None:
         """Add the next bytes of the stream."""
+        del self._pending[: self._at]
+        self._at = 0
         self._pending += piece
 
-    def take(self) -> tuple[dict[str, str], bytes] | None:
+    def take(self) -> tuple[Mapping[str, str], bytes] | None:
         """Return the headers and the payload of the next frame, or None when it has not ended.
 
         Raises FrameError. A wrong length is found before the frame is there.
         """
-        pending = self._pending
-        if len(pending) < _PRELUDE.size:
+        pending, at = self._pending, self._at
+        left = len(pending) - at
+        if left < _PRELUDE.size:
             return None
-        length, headers_length, crc = _PRELUDE.unpack_from(pending)
-        if zlib.crc32(pending[:8]) != crc:
+        length, headers_length, crc = _PRELUDE.unpack_from(pending, at)
+        if zlib.crc32(pending[at : at + 8]) != crc:
             raise FrameError(_DAMAGED)
         if length > self._max_frame_bytes or headers_length > MAX_HEADERS_BYTES:
             raise FrameError(_TOO_LARGE)
         if length < MIN_FRAME_BYTES + headers_length:
             raise FrameError(_MALFORMED)
-        if len(pending) < length:
+        if left < length:
             return None
-        frame = bytes(pending[:length])
-        del pending[:length]
+        frame = bytes(pending[at : at + length])
+        self._at += length
         if zlib.crc32(frame[:-4]) != _CRC.unpack_from(frame, length - 4)[0]:
             raise FrameError(_DAMAGED)
         end = _PRELUDE.size + headers_length
-        return _read_headers(frame[_PRELUDE.size : end]), frame[end:-4]
+        headers = frame[_PRELUDE.size : end]
+        read = _read_short_headers if headers_length <= _SHORT_HEADERS_BYTES else _read_headers
+        return read(headers), frame[end:-4]
 
     def clear(self) -> None:
         """Forget all bytes."""
         self._pending.clear()
+        self._at = 0
 
 
-def _read_headers(text: bytes) -> dict[str, str]:
+def _read_headers(text: bytes) -> Mapping[str, str]:
     """Return the headers whose value is a string. Raises FrameError."""
     found: dict[str, str] = {}
     names: set[str] = set()
@@ -131,21 +142,31 @@ def _read_headers(text: bytes) -> dict[str, str]:
     return found
 
 
+_read_short_headers: Final = lru_cache(maxsize=64)(_read_headers)
+"""Nearly all frames of a stream have one of few headers."""
+
+
 class EventStreamReader(ReaderWrapper):
     """The reader of an event stream. It gives the reader inside it a server-sent event for each frame.
 
-    The JSON of an event has one member: the type of the event, and its payload.
+    The JSON of an event has one member: the type of the event, and its payload. A body that begins with another byte
+    than a frame is text, mostly an error. The inner reader gets it as it is.
     """
 
     def __init__(self, inner: AnswerReader) -> None:
         self.inner = inner
         self._splitter = FrameSplitter()
+        self._is_text: bool | None = None  # None before the first byte
         self._is_broken = False
 
     def feed(self, piece: bytes) -> bytes:
         """Read the frames that end in ``piece``."""
-        if self._is_broken:
+        if self._is_broken or not piece:
             return b""
+        if self._is_text is None:
+            self._is_text = piece[0] != _FIRST_BYTE
+        if self._is_text:
+            return self.inner.feed(piece)
         self._splitter.add(piece)
         events, failure = [], None
         try:

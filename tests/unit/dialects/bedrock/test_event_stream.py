@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rig.native_converse_stream import encode_frame, event_frame
 
 from addon.answers.context import AnswerContext
-from addon.dialects.bedrock import dialect
+from addon.dialects.bedrock import dialect, event_stream
 from addon.dialects.bedrock.event_stream import MAX_FRAME_BYTES, FrameError, FrameSplitter
 from policies.family import Family
 
@@ -202,6 +202,26 @@ def test_anything_but_an_event_stream_is_a_failure(text: bytes) -> None:
     reader = dialect.stream(CONTEXT)
     assert reader.feed(text) + reader.finish() == b""
     assert reader.failure is not None
+
+
+@pytest.mark.parametrize("step", [1, 7, 1_000])
+def test_a_json_error_in_place_of_a_stream_gives_its_message(step: int) -> None:
+    text = b'{"message": "The model is not\\nready.", "__type": "ModelNotReadyException"}\n'
+    reader = dialect.stream(CONTEXT)
+    shown = b"".join([reader.feed(text[at : at + step]) for at in range(0, len(text), step)])
+    assert shown + reader.finish() == b""
+    assert reader.failure is not None
+    assert (reader.failure.status, reader.failure.message) == (502, "The model is not ready.")
+
+
+def test_headers_that_come_again_are_not_read_again() -> None:
+    splitter, frame = FrameSplitter(), event_frame("contentBlockStop", {"contentBlockIndex": 0})
+    splitter.add(frame)
+    expected = splitter.take()
+    looks = event_stream._read_short_headers.cache_info().misses
+    splitter.add(frame * 100)
+    assert frames_in(splitter) == [expected] * 100
+    assert event_stream._read_short_headers.cache_info().misses == looks
 
 
 def test_a_line_end_in_a_payload_makes_no_second_event() -> None:
