@@ -3,20 +3,21 @@
 ``answers/normalize/`` says how choices change; ``usage_placement`` says which chunk carries the usage.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from addon.answers.answer_length import relayed_chars
+from addon.answers.bounds import parse_bounded
 from addon.answers.chunk_template import MAX_MISSES, Filled, Template, make_template
 from addon.answers.context import AnswerContext, encode_slug
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult
 from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.normalize.list_index import number_edits
-from addon.answers.normalize.reasoning import rename_edits
+from addon.answers.normalize.reasoning import rename_edits, repeats_reasoning
 from addon.answers.normalize.role import role_edits
 from addon.answers.sse import frame
 from addon.answers.stream_chunks import Event
-from addon.answers.streamed_secrets import SecretFreeText, StreamedSecrets
+from addon.answers.streamed_secrets import StreamedSecrets, clears
 from addon.answers.usage import USAGE_MEMBERS, merge_usage, parse_usage
 from addon.answers.usage_placement import UsagePlacement
 from addon.text.json_edits import (
@@ -38,6 +39,7 @@ MAX_TEMPLATES = 4
 class ChatChunks:
     """The chunks of an OpenAI-shaped stream; see ``stream_chunks.Chunks``."""
 
+    kept_chars = 0
     is_closed = False
     """The stream ends only with [DONE] or the end of the message."""
 
@@ -51,8 +53,8 @@ class ChatChunks:
         self._normalizer = ChunkNormalizer(context.family, context.choices, seed=context.answer_id)
         self._answer_id = context.answer_id
         self._secrets = StreamedSecrets(context.secrets)
-        self._templates: list[tuple[Template, SecretFreeText | None]] = []
-        """With each, the text that differs between its chunks."""
+        self._templates: list[tuple[Template, Callable[[str], bool] | None]] = []
+        """With each, the function that takes the text that differs between its chunks."""
         self._next_template = 0
         self._misses = 0
 
@@ -70,11 +72,15 @@ class ChatChunks:
         """Return the events that fit the templates of earlier chunks; see ``Template.fill``."""
         start, size, chars, untried = at, len(events), 0, len(self._templates)
         relayed: list[bytes] = []
+        reported: dict[int, bytes] = {}
         while untried and at < size:
-            template, text = self._templates[self._next_template]
-            filled = template.fill(events, at, max_bytes, text.is_clear if text else None)
+            template, is_clear = self._templates[self._next_template]
+            filled = template.fill(events, at, max_bytes, is_clear)
             if filled.end > at:
                 relayed.append(filled.relayed)
+                if filled.usage:
+                    reported.pop(self._next_template, None)
+                    reported[self._next_template] = filled.usage
                 at, chars, untried = filled.end, chars + filled.chars, len(self._templates)
             untried -= 1
             if at < size:
@@ -83,12 +89,20 @@ class ChatChunks:
             return None
         self._misses = 0
         self.text_chars += chars
+        # Chunks of one template report the same counts, so only the last report of each counts.
+        for report in reported.values():
+            self._read_usage({"usage": parse_bounded(report)})
+            self.placement.keep_usage(report)
         return Filled(b"".join(relayed), chars, at)
 
     def ignores(self, chunk: dict[str, Any]) -> bool:
         """Return whether ``chunk`` has no choice, no usage and nothing for the next chunk."""
         says_nothing = not chunk.get("choices") and USAGE_MEMBERS.isdisjoint(chunk)
         return says_nothing and not self.placement.has_extra_members
+
+    def only_sets(self, chunk: dict[str, Any]) -> bool:
+        """Return whether ``chunk`` has no choice: its usage and its other members take the place of earlier ones."""
+        return not chunk.get("choices")
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         """Return the event with its identity replaced and with normalized choices."""
@@ -108,17 +122,33 @@ class ChatChunks:
             if sent or not self.ignores(chunk):
                 self._forget_templates()
             return sent
-        sent = self.placement.add_chunk(made, choices, has_usage=isinstance(chunk.get("usage"), dict))
-        text = self._secrets.only_text
-        is_followed = not self._secrets.is_needed or text or self._secrets.is_textless
-        if not (is_followed and result.is_repeatable and not says_more and sent == frame(made)):
+        has_usage = isinstance(chunk.get("usage"), dict)
+        sent = self.placement.add_chunk(made, choices, has_usage=has_usage)
+        usage = value_edit(event.payload, "usage", b"null") if has_usage else None
+        alike = frame(apply_edits(event.payload, [*edits, usage]) if usage else made)
+        if not result.is_repeatable or says_more or sent != alike:
             self._forget_templates()
         elif self._misses < MAX_MISSES and event.start >= 0:
-            template = make_template(event.text, event.start, event.payload, edits, chars)
-            if template:
-                self._templates = [*self._templates[1 - MAX_TEMPLATES :], (template, text)]
-                self._next_template = len(self._templates) - 1
+            self._keep_template(event, edits, usage, choices, chars)
         return sent
+
+    def _keep_template(
+        self, event: Event, edits: Sequence[Edit], usage: Edit | None, choices: Sequence[Any], chars: int
+    ) -> None:
+        """Keep the template of the chunk that was read last, if it has one, or forget all."""
+        has_twin = len(choices) == 1 and repeats_reasoning(choices[0]["delta"])
+        texts = self._secrets.followed
+        is_followed = len(texts) == 1 + has_twin or self._secrets.is_textless or not self._secrets.is_needed
+        if not is_followed:
+            self._forget_templates()
+            return
+        template = make_template(
+            event.text, event.start, event.payload, edits, chars, usage=usage, has_twin=has_twin
+        )
+        if template:
+            kept = self._templates[1 - MAX_TEMPLATES :]
+            self._templates = [*kept, (template, clears(texts) if texts else None)]
+            self._next_template = len(self._templates) - 1
 
     def _forget_templates(self) -> None:
         self._templates, self._next_template = [], 0
@@ -143,9 +173,8 @@ class ChatChunks:
 
         The finish reason is the provider's own word: the ledger records that one.
         """
-        usage = None
-        if not USAGE_MEMBERS.isdisjoint(chunk) and (usage := parse_usage(chunk, self._context.family)):
-            self.usage = merge_usage(self.usage, usage)
+        if not USAGE_MEMBERS.isdisjoint(chunk):
+            self._read_usage(chunk)
         if not isinstance(chunk.get("choices"), list) or not choices:
             return 0, True
         if not self.placement.head:
@@ -154,7 +183,11 @@ class ChatChunks:
         chars = sum(map(relayed_chars, choices))
         self.finish_reason = reason or self.finish_reason
         self.text_chars += chars
-        return chars, bool(usage or reason)
+        return chars, bool(reason) or "x_groq" in chunk
+
+    def _read_usage(self, chunk: Mapping[str, object]) -> None:
+        if usage := parse_usage(chunk, self._context.family):
+            self.usage = merge_usage(self.usage, usage)
 
     def _read_head(self, chunk: dict[str, Any]) -> None:
         given, created = chunk.get("id"), chunk.get("created")

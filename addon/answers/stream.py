@@ -94,7 +94,9 @@ class StreamedAnswerReader:
             relayed = filled.relayed + self._relay_events(splitter.add(piece[filled.end :]))
         if self._is_over or self._chunks.text_chars > chars:
             self._silence.bytes = 0
-        elif self._silence.is_too_long(pending_bytes + len(piece) - splitter.pending_bytes):
+            return relayed
+        ended_bytes = pending_bytes + len(piece) - splitter.pending_bytes
+        if self._silence.is_too_long(ended_bytes, self._chunks.kept_chars):
             # An answer that is complete loses nothing.
             relayed += self._close() if self.is_complete else self._fail(_SILENT)
         return relayed
@@ -102,11 +104,18 @@ class StreamedAnswerReader:
     def _relay_events(self, events: bytes) -> bytes:
         """Relay ``events``, which are whole."""
         relayed: list[bytes] = []
-        at, find, silent = 0, events.find, self._silence.events
+        at, find, silent, waiting = 0, events.find, self._silence.events, self._silence.waiting
         while not self._is_over:
             end = find(b"\n\n", at) + 2
-            while events[at:end] in silent:
+            while (event := events[at:end]) in silent:
+                if silent[event]:
+                    if event in waiting:
+                        del waiting[event]
+                    waiting[event] = None
                 at, end = end, find(b"\n\n", end) + 2
+            if waiting:
+                relayed += [self._relay(one) for one in self._silence.take_waiting() if not self._is_over]
+                continue
             if at == len(events):
                 break
             if filled := self._chunks.fill(events, at, self._max_event_bytes):
@@ -116,7 +125,7 @@ class StreamedAnswerReader:
                 relayed.append(self._relay_comments(events[at:comments_end]))
                 at = comments_end
             else:
-                relayed.append(self._relay(events[at:end]))
+                relayed.append(self._relay(event))
                 at = end
         if self._is_over:
             self._splitter.clear()
@@ -214,8 +223,8 @@ class StreamedAnswerReader:
             return self._fail(NOT_UNDERSTOOD)
         if relayed and self._held is not None:
             relayed = self._release(relayed)
-        elif not relayed and self._chunks.ignores(chunk):
-            self._silence.add(event.text)
+        elif not relayed and ((ignored := self._chunks.ignores(chunk)) or self._chunks.only_sets(chunk)):
+            self._silence.add(event.text, only_sets=not ignored)
         return relayed + self._close() if self._chunks.is_closed else relayed
 
     def _relay_comments(self, events: bytes) -> bytes:

@@ -28,6 +28,10 @@ class Chunks(Protocol):
     """The length of all answer, reasoning and tool arguments, for estimates."""
 
     @property
+    def kept_chars(self) -> int:
+        """The length of the content that was kept for a later chunk: it is no silence."""
+
+    @property
     def usage(self) -> Usage | None:
         """The counts that are known so far."""
 
@@ -54,6 +58,9 @@ class Chunks(Protocol):
 
     def ignores(self, chunk: dict[str, Any]) -> bool:
         """Return whether an event that gave the client nothing may be left unread when it comes again."""
+
+    def only_sets(self, chunk: dict[str, Any]) -> bool:
+        """Return whether of several such events that gave the client nothing, the last of each counts."""
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         """Return what the client gets for one event. Raises ValueError when it can't be understood."""

@@ -5,7 +5,8 @@ secret is held. It is sent when its next piece shows that it is harmless, or whe
 else. No other text waits.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from addon.answers.normalize.edits import keep_if_same
@@ -16,6 +17,9 @@ MIN_BEGINNING_CHARS = 4
 
 MAX_TEXTS = 4_096
 """How many texts of one answer are followed. Each piece of any other text is read alone."""
+
+MAX_FOLLOWED = 2
+"""Some providers send reasoning under two names."""
 
 type Path = tuple[str | int, ...]
 """The place of a text in a delta: names, and the ``index`` of an element of a list."""
@@ -46,6 +50,16 @@ class SecretFreeText:
                 return False
         self._shown = text[1 - MIN_FRAGMENT_CHARS :]
         return True
+
+    @staticmethod
+    def are_clear(texts: Sequence["SecretFreeText"], piece: str) -> bool:
+        """Do as ``is_clear`` for all ``texts``, which get the same piece."""
+        before = [text._shown for text in texts]
+        if all([text.is_clear(piece) for text in texts]):  # noqa: C419  (a list costs no calls)
+            return True
+        for text, shown in zip(texts, before, strict=True):
+            text._shown = shown
+        return False
 
     def read(self, piece: str) -> str:
         """Take the next piece; return the text that may be shown now."""
@@ -90,12 +104,17 @@ class SecretFreeText:
         return longest
 
 
+def clears(texts: Sequence[SecretFreeText]) -> Callable[[str], bool]:
+    """Return the function ``is_clear`` of all ``texts``."""
+    return texts[0].is_clear if len(texts) == 1 else partial(SecretFreeText.are_clear, texts)
+
+
 class StreamedSecrets:
     """Masks secrets in the texts of all choices of one stream."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        self.only_text: SecretFreeText | None = None
-        """The text of the chunk that was read last, if it had exactly one."""
+        self.followed: tuple[SecretFreeText, ...] = ()
+        """The texts of the chunk that was read last, if it had one or two and nothing is held."""
         self.is_textless = False
         """The chunk that was read last had no text, and nothing is held."""
         self._secrets = tuple(filter(is_unmistakable, secrets))
@@ -105,13 +124,14 @@ class StreamedSecrets:
 
     def mask(self, choices: list[Any]) -> list[Any]:
         """Return the choices of the next chunk without secrets: the same list when nothing changes."""
-        self.only_text, self.is_textless = None, False
+        self.followed, self.is_textless = (), False
         if not self._secrets or self._is_clear(choices):
             return choices
         read: list[Path] = []
         made = [self._choice(choice, read) for choice in choices]
-        if len(read) == 1 and not self._holding:
-            self.only_text = self._texts.get(read[0])  # None for a text beyond ``MAX_TEXTS``.
+        if 1 <= len(read) <= MAX_FOLLOWED and not self._holding:
+            found = [self._texts[place] for place in read if place in self._texts]
+            self.followed = tuple(found) if len(found) == len(read) else ()  # One is beyond ``MAX_TEXTS``.
         return keep_if_same(choices, made)
 
     def finish(self) -> list[dict[str, Any]]:
@@ -137,7 +157,7 @@ class StreamedSecrets:
         text = self._texts.get(place)
         if text is None or not text.is_clear(piece):
             return False
-        self.only_text = text
+        self.followed = (text,)
         return True
 
     def _choice(self, choice: dict[str, Any], read: list[Path]) -> dict[str, Any]:

@@ -75,13 +75,19 @@ class UsagePlacement:
             return sent + self._with_usage(payload)
         return sent + (frame(payload) if self._is_late else self._hold_end(payload, choices))
 
+    def keep_usage(self, usage: bytes) -> None:
+        """Keep the usage of a chunk that has a choice, as its provider wrote it."""
+        if self._usage is None or usage.strip(b"{} ") != b"":
+            self._usage = usage
+        self._usage_chunk = None
+
     def add_event(self, payload: bytes, event: Mapping[str, Any]) -> bytes:
         """Add an event without a choice; return what is sent now. Its members go into a chunk that has a choice."""
         has_usage = isinstance(event.get("usage"), dict)
         has_choices = isinstance(event.get("choices"), list)
         found = members(payload, 0) if has_usage or has_choices else []
         if has_usage:
-            self._keep_usage(payload, [one for one in found if one.key == "usage"])
+            self.keep_usage(_last_text(payload, [one for one in found if one.key == "usage"]))
             self._usage_chunk = payload if has_choices else None
         if has_choices and not (has_usage and self._separate_usage):
             self._keep_extra_members(payload, found)
@@ -139,16 +145,8 @@ class UsagePlacement:
 
     # Members that move from one chunk to another, as the bytes that their provider wrote.
 
-    def _keep_usage(self, payload: bytes, found: Sequence[Member]) -> None:
-        """Keep the last of the usages that were ``found`` in ``payload``."""
-        usage = found[-1]
-        text = payload[usage.start : usage.end]
-        if self._usage is None or text.strip(b"{} ") != b"":
-            self._usage = text
-
     def _without_usage(self, payload: bytes) -> bytes:
-        self._keep_usage(payload, members(payload, 0, "usage"))
-        self._usage_chunk = None
+        self.keep_usage(_last_text(payload, members(payload, 0, "usage")))
         return apply_edits(payload, [value_edit(payload, "usage", b"null")])
 
     def _with_usage(self, payload: bytes) -> bytes:
@@ -170,6 +168,10 @@ class UsagePlacement:
         lacking = {key: value for key, value in self._extra_members.items() if key not in known}
         self._extra_members = {}
         return apply_edits(payload, [member_edit(payload, key, value) for key, value in lacking.items()])
+
+
+def _last_text(payload: bytes, found: Sequence[Member]) -> bytes:
+    return payload[found[-1].start : found[-1].end]
 
 
 def _without_text(choice: Mapping[str, Any]) -> dict[str, Any]:

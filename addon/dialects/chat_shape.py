@@ -35,6 +35,10 @@ class StreamTranslator(Protocol):
     """Whether the provider has said that nothing follows."""
 
     @property
+    def kept_chars(self) -> int:
+        """The length of the content that was kept for a later chunk."""
+
+    @property
     def usage(self) -> dict[str, Any] | None:
         """The usage block as far as it is known."""
 

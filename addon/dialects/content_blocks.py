@@ -32,6 +32,9 @@ class BlockStream:
         """Whether the reason of the answer's end was read."""
         return self._stop_reason is not None
 
+    kept_chars = 0
+    """All content is sent at once."""
+
     def ignores(self, _event: dict[str, Any]) -> bool:
         """Return False: each event is read."""
         return False

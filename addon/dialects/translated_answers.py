@@ -8,7 +8,7 @@ from addon.answers.chunk_template import MAX_MISSES, Filled, Template
 from addon.answers.context import AnswerContext
 from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.stream_chunks import Event
-from addon.answers.streamed_secrets import StreamedSecrets
+from addon.answers.streamed_secrets import StreamedSecrets, clears
 from addon.answers.usage import parse_usage
 from addon.answers.usage_placement import UsagePlacement
 from addon.answers.whole import Answer, decode_answer, failed, with_billing_notes
@@ -35,6 +35,8 @@ class TranslatedChunks:
         self._translator = translator
         self._template: Template | None = None
         """That of the event that was read last."""
+        self._is_clear: Callable[[str], bool] | None = None
+        """The function that takes the text of an event that fits."""
         self._misses = 0
 
     @property
@@ -48,6 +50,11 @@ class TranslatedChunks:
         return self._translator.has_finished
 
     has_all_choices = is_complete
+
+    @property
+    def kept_chars(self) -> int:
+        """The length of the content that was kept for a later chunk."""
+        return self._translator.kept_chars
 
     @property
     def is_closed(self) -> bool:
@@ -69,25 +76,28 @@ class TranslatedChunks:
         """Return whether the provider's API gives such an event no meaning."""
         return self._translator.ignores(chunk)
 
+    def only_sets(self, _chunk: dict[str, Any]) -> bool:
+        """Return True: what is not sent at once takes the place of what an earlier event said."""
+        return True
+
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         """Return the chunks of one event."""
         chars, chunks = self.text_chars, self._translator.read(chunk)
         sent = b"".join([self._add(made) for made in chunks])
         self._misses += self._template is not None
         self._template = None
-        if len(chunks) == 1 and self._misses < MAX_MISSES and self._has_one_text:
+        if len(chunks) == 1 and self._misses < MAX_MISSES:
             self._template = translated_template(event, chunks[0], sent, self.text_chars - chars)
+        if self._template and self._secrets.is_needed:
+            texts = self._secrets.followed
+            is_followed = len(texts) == 1 + bool(self._template.relayed_twin)
+            self._template = self._template if is_followed else None
+            self._is_clear = clears(texts) if is_followed else None
         return sent
-
-    @property
-    def _has_one_text(self) -> bool:
-        """Whether the chunk that was read last has one text, in which secrets would be found."""
-        return not self._secrets.is_needed or self._secrets.only_text is not None
 
     def _may_fill(self, text: str) -> bool:
         """Take the text of an event. An empty one gives no chunk, and one that may touch a secret is read."""
-        followed = self._secrets.only_text
-        return bool(text) and (followed is None or followed.is_clear(text))
+        return bool(text) and (self._is_clear is None or self._is_clear(text))
 
     def finish(self) -> bytes:
         """Return the chunks that follow the provider's last event."""

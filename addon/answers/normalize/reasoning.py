@@ -15,6 +15,7 @@ from addon.text.json_edits import Edit, members
 _KEY = b'"reasoning"'
 _NEW_KEY = b'"reasoning_content"'
 _KEY_MEMBER = re.compile(rb'"reasoning"\s*:')
+_TWINS = frozenset({"role", "reasoning_content", "reasoning_details"})
 _TEXT_OR_NONE = (str, type(None))
 _ESCAPED_LETTER = re.compile(rb"\\u00[67]")  # a letter of the key would be escaped so
 
@@ -49,6 +50,15 @@ def is_only_renamed(shown: Mapping[str, Any]) -> bool:
     return (
         "reasoning_content" not in shown and bool(shown.get("reasoning")) and type(shown["reasoning"]) is str
     )
+
+
+def repeats_reasoning(delta: Mapping[str, Any]) -> bool:
+    """Return whether a normalized delta has one text, in ``reasoning_content`` and in its only detail (OpenRouter)."""
+    text, details = delta.get("reasoning_content"), delta.get("reasoning_details")
+    if not text or not isinstance(details, list) or len(details) != 1 or not isinstance(details[0], dict):
+        return False
+    others = any(value for name, value in delta.items() if name not in _TWINS)
+    return not others and details[0].get("text") == text and not details[0].get("summary")
 
 
 def rename_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:

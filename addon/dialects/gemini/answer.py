@@ -62,13 +62,18 @@ class _ChoiceState:
     signature: object = None
     numbered: Counter[str] = field(default_factory=Counter)
 
-    def keep_signature(self, delta: dict[str, Any]) -> None:
-        """Take the text's signature out of ``delta``: the last one counts, and clients would join several."""
+    def keep_signature(self, delta: dict[str, Any]) -> int:
+        """Take the text's signature out of ``delta``: the last one counts, and clients would join several.
+
+        Return the length of a new one.
+        """
         google = delta.get("extra_content", {}).get("google", {})
-        if "thought_signature" in google:
-            self.signature = google.pop("thought_signature")
-            if not google:
-                del delta["extra_content"]
+        if "thought_signature" not in google:
+            return 0
+        known, self.signature = self.signature, google.pop("thought_signature")
+        if not google:
+            del delta["extra_content"]
+        return len(self.signature) if isinstance(self.signature, str) and self.signature != known else 0
 
     def last_delta(self) -> dict[str, Any]:
         """Return the last delta: the signature, if there is one."""
@@ -94,6 +99,7 @@ class GeminiStream:
 
     def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
         self.has_finished = False
+        self.kept_chars = 0
         self._model_slug = model_slug
         self._created_s = created_s
         self._answer_id = answer_id
@@ -157,7 +163,7 @@ class GeminiStream:
         delta |= _message(candidate, identity, index, state.calls)
         state.calls += len(delta.get("tool_calls", ()))
         state.has_thoughts |= "reasoning_content" in delta
-        state.keep_signature(delta)
+        self.kept_chars += state.keep_signature(delta)
         state.number("images", delta)
         if "extra_content" in delta:
             state.number("parts", delta["extra_content"]["google"])

@@ -113,6 +113,11 @@ def event(choice: str, more: str = "") -> bytes:
     return f'data: {{"id":"c1","choices":[{choice}]{more}}}\n\n'.encode()
 
 
+def twins(text: str, again: str, more: str = "") -> bytes:
+    detail = f'{{"type":"reasoning.text","text":"{again}","index":0}}'
+    return event(f'{{"index":0,"delta":{{"reasoning":"{text}","reasoning_details":[{detail}]{more}}}}}')
+
+
 TURNS = [
     event('{"index":0,"delta":{"content":"ab"}}'),
     event('{"index":0,"delta":{"content":"c"}}'),
@@ -130,6 +135,27 @@ TURNS = [
     event('{"delta":{}}'),
     event("{}"),
     event("", ',"x_metrics":{"a":1}'),
+    event("", ',"x_metrics":{"a":2}'),
+    event("", ',"x_other":1'),
+    event("", ',"usage":{}'),
+    event("", ',"usage":{"prompt_tokens":7}'),
+    event('{"index":0,"delta":{"content":"u"}}', ',"usage":{"prompt_tokens":3,"completion_tokens":40}'),
+    event(
+        '{"index":1,"delta":{"content":"u"}}', ',"usage":{"prompt_tokens":5,"details":{"reasoning_tokens":9}}'
+    ),
+    event('{"index":0,"delta":{"content":"u"}}', ',"usage":{"prompt_tokens":5.0}'),
+    event('{"index":0,"delta":{"content":"u"}}', ',"usage":{"total_tokens":5},"usage":{"total_tokens":6}'),
+    event('{"index":0,"delta":{"content":"u"}}', ',"usage":{},"x_groq":{"usage":{"prompt_tokens":8}}'),
+    event('{"index":0,"delta":{}}', ',"usage":{"prompt_tokens":4,"completion_tokens":null}'),
+    b'data: {"usage":{"total_tokens":9},"choices":[{"index":0,"delta":{"content":"before"}}]}\n\n',
+    twins("same", "same"),
+    twins("longer", "longer"),
+    twins("sk-te", "sk-te"),
+    twins("st-key-1234567890", "st-key-1234567890"),
+    twins("same", "other"),
+    twins("", ""),
+    twins("both", "both", ',"content":"both"'),
+    twins("more", "more", ',"role":"assistant"'),
     event("", ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
     event('{"index":0,"delta":{"content":"u"}}', ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
     event('{"index":0,"delta":{},"finish_reason":"stop"}'),
@@ -146,12 +172,20 @@ TURNS = [
     st.lists(st.integers(0, 2_000), max_size=6),
     st.sampled_from([(), ("sk-test-key-1234567890",)]),
     st.sampled_from([None, 1, 2]),
+    st.booleans(),
 )
 @settings(max_examples=300, deadline=None)
 def test_chunks_that_take_turns_are_relayed_as_if_each_was_read(
-    parts: list[list[bytes]], times: int, cuts: list[int], secrets: tuple[str, ...], choices: int | None
+    parts: list[list[bytes]],
+    times: int,
+    cuts: list[int],
+    secrets: tuple[str, ...],
+    choices: int | None,
+    include_usage: bool,
 ) -> None:
-    source = AnswerContext("house/slug", Family("plain"), secrets=secrets, choices=choices)
+    source = AnswerContext(
+        "house/slug", Family("plain"), secrets=secrets, choices=choices, include_usage=include_usage
+    )
     stream = b"".join(b"".join(part) * times for part in parts)
     ends = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     pieces = [stream[start:end] for start, end in pairwise(ends)]
@@ -176,6 +210,15 @@ SMALLEST = {
         event('{"index":0,"delta":{"content":"b"}}'),
     ],
     "pings between": [event('{"index":0,"delta":{"content":"a"}}'), b"data: {}\n\n"],
+    "a usage in each": [
+        event('{"index":0,"delta":{"content":"a"}}', ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
+        event('{"index":0,"delta":{"content":"b"}}', ',"usage":{"prompt_tokens":3,"completion_tokens":10}'),
+    ],
+    "a usage in each, without text": [
+        event('{"index":0,"delta":{}}', ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
+        event('{"index":0,"delta":{}}', ',"usage":{"prompt_tokens":3,"completion_tokens":10}'),
+    ],
+    "reasoning under two names": [twins("a", "a"), twins("bc", "bc")],
 }
 
 

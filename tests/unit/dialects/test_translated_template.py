@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rig.native_converse_stream import event_frame
 
+from addon.answers import silence, stream_body
 from addon.answers.context import AnswerContext
 from addon.answers.reader import AnswerReader
+from addon.answers.silence import MAX_SILENT_BYTES
 from addon.dialects import DIALECTS, translated_answers
 from policies.family import Family
 
 KEY = "sk-test-key-1234567890"
 START = {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 5}}}
+DELTA = {"type": "message_delta", "delta": {}}
 CALL = {
     "type": "content_block_start",
     "index": 1,
@@ -39,6 +43,10 @@ EVENTS = {
         "arguments": lambda text: _block("input_json_delta", "partial_json", text, 1),
         "thinking": lambda text: _block("thinking_delta", "thinking", text),
         "ping": lambda _: {"type": "ping"},
+        "counts": lambda text: {**DELTA, "usage": {"output_tokens": len(text)}},
+        "other counts": lambda text: {**DELTA, "usage": {"input_tokens": len(text)}},
+        "reason": lambda text: {"type": "message_delta", "delta": {"stop_reason": text}},
+        "stop": lambda text: {"type": "content_block_stop", "index": len(text)},
     },
     "gemini": {
         "text": lambda text: _parts({"text": text}),
@@ -50,12 +58,53 @@ EVENTS = {
         "call": lambda text: _parts({"functionCall": {"name": "f", "args": {"text": text}}}),
         "two": lambda text: _parts({"text": text}, {"text": "b"}),
         "other": lambda text: _parts({"text": text}, other=1),
+        "counts": lambda text: {"usageMetadata": {"promptTokenCount": len(text)}},
+        "other counts": lambda text: {"candidates": [], "usageMetadata": {"totalTokenCount": len(text)}},
+        "reason": lambda text: {"candidates": [{"finishReason": text}]},
+        "signature": lambda text: _parts({"text": "", "thoughtSignature": text}),
+        "second": lambda text: {"candidates": [{"index": 1, "finishReason": text}]},
+        "none": lambda _: {"candidates": []},
+    },
+    "bedrock": {
+        "text": lambda text: _delta({"text": text}),
+        "thought": lambda text: _delta({"reasoningContent": {"text": text}}),
+        "sealed": lambda text: _delta({"reasoningContent": {"signature": text}}),
+        "arguments": lambda text: _delta({"toolUse": {"input": text}}, 1),
+        "nothing": lambda _: _delta({}),
+        "unknown": lambda text: {"unknown": {"text": text}},
+        "reason": lambda text: {"messageStop": {"stopReason": text}},
+        "stop": lambda text: {"contentBlockStop": {"contentBlockIndex": len(text)}},
     },
 }
-BEGINNING = {"anthropic": [START, CALL], "gemini": []}
-PLAIN = {"anthropic": ("text", "arguments"), "gemini": ("text", "thought", "signed", "counted")}
+BEGINNING: dict[str, list[dict[str, Any]]] = {
+    "anthropic": [START, CALL],
+    "gemini": [],
+    "bedrock": [
+        {"messageStart": {"role": "assistant"}},
+        {
+            "contentBlockStart": {
+                "contentBlockIndex": 1,
+                "start": {"toolUse": {"toolUseId": "c", "name": "f"}},
+            }
+        },
+    ],
+}
+PLAIN = {
+    "anthropic": ("text", "arguments", "thinking"),
+    "gemini": ("text", "thought", "signed", "counted"),
+    "bedrock": ("text", "thought", "arguments"),
+}
+SILENT = {
+    "anthropic": ("counts", "other counts", "reason", "stop"),
+    "gemini": ("counts", "other counts", "reason", "signature", "second", "none"),
+    "bedrock": ("nothing", "unknown", "reason", "stop"),
+}
 TEXTS = ("", "a", "b c", "text", "\u00e9", 'say "x"', "\n", "\ud800", "sk-t", KEY, KEY[:12], KEY[12:])
 CASES = [(dialect, kind) for dialect, kinds in PLAIN.items() for kind in kinds]
+
+
+def _delta(delta: dict[str, Any], index: int = 0) -> dict[str, Any]:
+    return {"contentBlockDelta": {"contentBlockIndex": index, "delta": delta}}
 
 
 def _reader(dialect: str, secrets: tuple[str, ...] = (KEY,)) -> AnswerReader:
@@ -63,6 +112,8 @@ def _reader(dialect: str, secrets: tuple[str, ...] = (KEY,)) -> AnswerReader:
 
 
 def _stream(dialect: str, events: Iterable[dict[str, Any]]) -> bytes:
+    if dialect == "bedrock":
+        return b"".join(event_frame(name, payload) for one in events for name, payload in one.items())
     named = b"event: x\n" if dialect == "anthropic" else b""
     return b"".join(named + b"data: " + json.dumps(one).encode() + b"\n\n" for one in events)
 
@@ -92,6 +143,7 @@ def test_events_that_are_alike_are_relayed_as_if_each_was_read(dialect: str, dat
     relayed = _relay(dialect, pieces, secrets)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(translated_answers, "MAX_MISSES", 0)  # No template is made.
+        patch.setattr(silence, "MAX_EVENTS", 0)
         assert relayed == _relay(dialect, pieces, secrets)
 
 
@@ -110,4 +162,58 @@ def test_events_that_differ_in_their_text_take_few_steps(dialect: str, kind: str
     reader.feed(more)
     sys.setprofile(None)
     assert reader.failure is None
-    assert steps <= 5 * 400 + 50, "calls of Python functions"
+    limit = 10 if dialect == "bedrock" else 5  # Each frame is cut and checked.
+    assert steps <= limit * 400 + 50, "calls of Python functions"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "kind"), [(one, kind) for one, kinds in SILENT.items() for kind in kinds]
+)
+def test_events_that_give_nothing_and_come_again_are_not_parsed_each(
+    dialect: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, parsed = _reader(dialect), 0
+    parse = stream_body.parse_bounded
+
+    def count(text: bytes, max_values: int) -> object:
+        nonlocal parsed
+        parsed += 1
+        return parse(text, max_values)
+
+    monkeypatch.setattr(stream_body, "parse_bounded", count)
+    turns = [EVENTS[dialect][kind](text) for text in ("STOP", "MAX_TOKENS")]
+    reader.feed(_stream(dialect, [*BEGINNING[dialect], EVENTS[dialect]["text"]("a"), *turns, *turns]))
+    parsed = 0
+    reader.feed(_stream(dialect, turns * 200))
+    assert reader.failure is None
+    assert parsed <= 2, "each of the two once, when nothing else comes"
+
+
+def _signed(signature: str) -> bytes:
+    return _stream("gemini", [_parts({"text": "", "thoughtSignature": signature})])
+
+
+def test_a_signature_that_is_kept_is_no_silence() -> None:
+    reader = _reader("gemini")
+    reader.feed(_stream("gemini", [_parts({"text": "a"})]))
+    last = ""
+    for number in range(5):
+        last = f"{number}" * 300_000
+        text = _signed(last)
+        for at in range(0, len(text), 8_192):
+            reader.feed(text[at : at + 8_192])
+        assert reader.failure is None
+    shown = reader.feed(_stream("gemini", [{"candidates": [{"finishReason": "STOP"}]}])) + reader.finish()
+    assert last.encode() in shown
+
+
+@pytest.mark.parametrize("signatures", [("a" * 300_000,), ("a", "b"), ("",)])
+def test_signatures_do_not_go_on_for_ever(signatures: tuple[str, ...]) -> None:
+    reader, text = _reader("gemini"), b"".join(map(_signed, signatures))
+    reader.feed(_stream("gemini", [_parts({"text": "a"})]))
+    fed = 0
+    while reader.failure is None:
+        reader.feed(text)
+        fed += len(text)
+        assert fed < MAX_SILENT_BYTES + 3 * 300_000, "the same ones again are no content"
+    assert "without content" in reader.failure.message
