@@ -49,8 +49,8 @@ class Template(msgspec.Struct, frozen=True, gc=False):
     | field | meaning |
     |---|---|
     | ``other_chars`` | the length of all that it shows except its text |
-    | ``slot`` | what may stand in the slot: padding, which goes as it comes, or a usage, for which null goes |
-    | ``skeleton`` | the usage without its digits; empty if there is none |
+    | ``has_slot`` | it has padding, which goes as it comes, or a usage, for which null goes |
+    | ``skeleton`` | the usage without its digits; empty for padding |
     | ``twin`` | the bytes up to the same text once more; empty if it comes only once |
     | ``relayed_twin`` | the same, in what goes |
     | ``has_text`` | if not, all up to the slot, or to the end, is in ``before`` |
@@ -63,7 +63,7 @@ class Template(msgspec.Struct, frozen=True, gc=False):
     relayed_between: bytes
     relayed_after: bytes
     other_chars: int
-    slot: re.Pattern[bytes] | None = None
+    has_slot: bool = False
     skeleton: bytes = b""
     twin: bytes = b""
     relayed_twin: bytes = b""
@@ -76,7 +76,7 @@ class Template(msgspec.Struct, frozen=True, gc=False):
 
         An event of more than ``max_bytes``, or with a text that is not ``is_clear``, does not fit.
         """
-        if not self.has_text and self.slot is None:
+        if not (self.has_text or self.has_slot):
             return self._repeat(events, start, max_bytes)
         relayed: list[bytes] = []
         usage, chars, at = b"", 0, start
@@ -113,8 +113,9 @@ class Template(msgspec.Struct, frozen=True, gc=False):
         if not events.startswith(between, end):
             return None
         end += len(between)
-        if self.slot:
-            if (filling := self.slot.match(events, end)) is None:
+        if self.has_slot:
+            filling = _USAGE.match(events, end) if self.skeleton else _PADDING.match(events, end)
+            if filling is None:
                 return None
             slot, end = filling[0], filling.end()
             if self.skeleton and slot.translate(None, _DIGITS) != self.skeleton:
@@ -169,7 +170,7 @@ def make_template(
         relayed_between=_edited(payload, last, slot_start, edits),
         relayed_after=_edited(payload, slot_end, len(payload), edits) + b"\n\n",
         other_chars=other_chars,
-        slot=(_USAGE if usage else _PADDING) if slot else None,
+        has_slot=slot is not None,
         skeleton=payload[slot_start:slot_end].translate(None, _DIGITS) if usage else b"",
         twin=event[at + end : at + again],
         relayed_twin=_edited(payload, end, again, edits),

@@ -115,7 +115,9 @@ class ChatChunks:
             return b""
         if choices and self._secrets.is_needed and (masked := self._secrets.mask(choices)) is not choices:
             result, choices = ChunkResult(masked, is_repeatable=False), masked
-        edits = self._edits(event.payload, chunk, result)
+        # Of an event without choice or usage, nothing goes but its other members, as they are.
+        is_edited = choices or not USAGE_MEMBERS.isdisjoint(chunk)
+        edits = self._edits(event.payload, chunk, result) if is_edited else ()
         made = apply_edits(event.payload, edits)
         if not choices:
             sent = self.placement.add_event(made, chunk)
