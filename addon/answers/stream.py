@@ -64,6 +64,7 @@ class StreamedAnswerReader:
     ) -> None:
         self.failure: ErrorAnswer | None = None
         self.is_done = False  # [DONE] has been relayed, or added
+        self.framing_bytes = 0  # how many more bytes the provider sent for the next piece
         self._chunks = chunks
         self._context = context
         self._max_event_bytes = max_event_bytes
@@ -95,7 +96,7 @@ class StreamedAnswerReader:
         if self._is_over or self._chunks.text_chars > chars:
             self._silence.bytes = 0
             return relayed
-        ended_bytes = pending_bytes + len(piece) - splitter.pending_bytes
+        ended_bytes = pending_bytes + len(piece) - splitter.pending_bytes + self.framing_bytes
         if self._silence.is_too_long(ended_bytes, self._chunks.kept_chars):
             # An answer that is complete loses nothing.
             relayed += self._close() if self.is_complete else self._fail(_SILENT)

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Final
 
 from addon.answers.reader import AnswerReader, ReaderWrapper
-from addon.answers.stream import MAX_EVENT_BYTES
+from addon.answers.stream import MAX_EVENT_BYTES, StreamedAnswerReader
 from addon.text.errors import ErrorAnswer, unreadable_answer
 from addon.text.json_encode import encode_json
 
@@ -82,6 +82,11 @@ class FrameSplitter:
         del self._pending[: self._at]
         self._at = 0
         self._pending += piece
+
+    @property
+    def taken_bytes(self) -> int:
+        """The size of the frames that were taken since the last bytes were added."""
+        return self._at
 
     def take(self) -> tuple[Mapping[str, str], bytes] | None:
         """Return the headers and the payload of the next frame, or None when it has not ended.
@@ -153,8 +158,9 @@ class EventStreamReader(ReaderWrapper):
     than a frame is text, mostly an error. The inner reader gets it as it is.
     """
 
-    def __init__(self, inner: AnswerReader) -> None:
-        self.inner = inner
+    def __init__(self, inner: StreamedAnswerReader) -> None:
+        self.inner: AnswerReader = inner
+        self._stream = inner
         self._splitter = FrameSplitter()
         self._is_text: bool | None = None  # None before the first byte
         self._is_broken = False
@@ -174,7 +180,9 @@ class EventStreamReader(ReaderWrapper):
                 events.append(_as_event(*frame))
         except FrameError as error:
             failure = error.failure
-        shown = self.inner.feed(b"".join(events)) if events else b""
+        text = b"".join(events)
+        self._stream.framing_bytes = max(0, self._splitter.taken_bytes - len(text))
+        shown = self.inner.feed(text) if events else b""
         if failure:
             self._is_broken = True
             self._splitter.clear()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rig.native_converse_stream import encode_frame, event_frame
 
 from addon.answers.context import AnswerContext
+from addon.answers.silence import MAX_SILENT_BYTES
 from addon.dialects.bedrock import dialect, event_stream
 from addon.dialects.bedrock.event_stream import MAX_FRAME_BYTES, FrameError, FrameSplitter
 from policies.family import Family
@@ -212,6 +213,18 @@ def test_a_json_error_in_place_of_a_stream_gives_its_message(step: int) -> None:
     assert shown + reader.finish() == b""
     assert reader.failure is not None
     assert (reader.failure.status, reader.failure.message) == (502, "The model is not ready.")
+
+
+def test_frames_without_content_end_the_stream_by_their_own_size() -> None:
+    reader, frame = dialect.stream(CONTEXT), event_frame("unknown", {})
+    reader.feed(event_frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "a"}}))
+    fed = 0
+    while reader.failure is None:
+        reader.feed(frame * 50)
+        fed += 50 * len(frame)
+        assert fed <= MAX_SILENT_BYTES + 50 * len(frame)
+    assert fed > MAX_SILENT_BYTES
+    assert "without content" in reader.failure.message
 
 
 def test_headers_that_come_again_are_not_read_again() -> None:
