@@ -1,4 +1,6 @@
-"""The second attempt of a call: at most one follows a failed attempt, and none follows the client's own errors.
+"""The second attempt of a call: at most one follows a failed attempt.
+
+None follows the client's own errors, except for a prompt that is too long for a model: a larger window may hold it.
 
 | the first attempt is made with | the second one is |
 |---|---|
@@ -9,6 +11,7 @@ Source: contract, "What the service does" (optional fallback) and "Errors" (byok
 docs/routing.md.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +24,16 @@ from policies.spend import Denial, make_denial_refusal
 _FAILED_STATUSES = frozenset({401, 403, 408, 429})
 # The customer's own account is used up, or lacks the model. The platform's account may not.
 _FAILED_OWN_STATUSES = frozenset({402, 404})
+_TOO_LONG_STATUSES = frozenset({400, 413, 422})
+_TOO_LONG = re.compile(
+    r"context[ _](?:length|window|limit)"  # most of them
+    r"|(?:prompt|input) is too long"  # Anthropic, Bedrock
+    r"|prompt exceeds max length|maximum prompt length|exceeded model token limit"  # Z.ai, xAI, Moonshot
+    r"|input tokens? (?:count .{0,40})?exceeds? the|too many tokens"  # Google, OpenAI; Cohere
+    r"|reduce the length of",  # Groq, Cerebras
+    re.IGNORECASE,
+)
+"""The vendors' words for a prompt, or a prompt with its cap, that the window of a model does not hold."""
 
 
 def is_failure(status: int, *, in_success: bool = False, before_net: bool = False) -> bool:
@@ -31,6 +44,16 @@ def is_failure(status: int, *, in_success: bool = False, before_net: bool = Fals
     """
     failed = _FAILED_STATUSES | _FAILED_OWN_STATUSES if before_net else _FAILED_STATUSES
     return in_success or status in failed or status >= 500
+
+
+def may_fit(status: int, message: str, failed: Model, following: Model) -> bool:
+    """Return whether a prompt that was too long for a model may fit into the one that would follow.
+
+    ``status`` and ``message`` are those of the refusal. This is no failure of the provider.
+    """
+    if status not in _TOO_LONG_STATUSES or failed.context_window is None or following.context_window is None:
+        return False
+    return following.context_window > failed.context_window and _TOO_LONG.search(message) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class Family:
     | rule | says |
     |---|---|
     | ``cap_field`` | the name of the field for the completion cap |
+    | ``cap_within_window`` | prompt and cap together must fit into the window of the model |
     | ``drops`` | fields that are never sent |
     | ``clamps`` | the lowest and highest value of a field |
     | ``renames`` | the provider's name of a field |
@@ -106,6 +107,7 @@ class Family:
 
     name: str
     cap_field: CapField = "max_tokens"
+    cap_within_window: bool = False
     drops: frozenset[str] = frozenset()
     clamps: Mapping[str, tuple[float, float]] = _NO_ENTRIES
     renames: Mapping[str, str] = _NO_ENTRIES

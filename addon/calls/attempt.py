@@ -19,7 +19,7 @@ class UpstreamAttempt(Struct):
     |---|---|
     | ``target`` | the model, provider and mode, with the secret that is sent: a key or an access token |
     | ``key_target`` | the same target with the platform key that was chosen for it |
-    | ``cap_tokens`` | the cap on its completion by the client and operators' policies, None for no limit |
+    | ``cap_tokens`` | the cap on its completion by the client, operators' policies and the window, None for no limit |
     | ``dropped`` | the value of ``X-Gateway-Dropped`` |
     | ``trace_fields`` | the lines of the request's head that carry the client's trace |
     | ``is_sent`` | its request may have reached the provider |

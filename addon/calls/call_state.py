@@ -11,7 +11,7 @@ from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from policies.call_stages import Stage
 from policies.exchange import Exchange, NotKnown
-from policies.fallback import is_failure
+from policies.fallback import is_failure, may_fit
 
 NO_CHAT: Final[Any] = NotKnown("a call has no request before its body is read and after it has ended")
 
@@ -76,7 +76,18 @@ class Call(Struct, eq=False):
     def may_fall_back(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
         """Return whether another attempt may follow: only after the first, and before the client has any byte."""
         is_first = self.exchange.stage is Stage.DISPATCHED and self.first_failure is None
-        return is_first and not self.is_head_sent and self.has_failed(attempt, failure)
+        if not is_first or self.is_head_sent:
+            return False
+        return self.has_failed(attempt, failure) or self._may_fit_next(attempt, failure)
+
+    def _may_fit_next(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
+        """Return whether the provider refused the prompt as too long, and the model of the next attempt takes more."""
+        following, has_answered = self.exchange.next_target, attempt.status is not None
+        return (
+            has_answered
+            and bool(following)
+            and may_fit(failure.status, failure.message, attempt.target.model, following.model)
+        )
 
     def finish_with_error(self, failure: ErrorAnswer) -> ErrorAnswer:
         """Return the error that the client gets for a failed call, and note which attempt it is from.

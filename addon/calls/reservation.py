@@ -13,13 +13,19 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.rate_limit import take_and_hold, take_late_token
-from addon.calls.upstream_request import ask_policies, make_attempt, make_hold_request
+from addon.calls.upstream_request import (
+    ask_policies,
+    find_window_cap_of,
+    make_attempt,
+    make_hold_request,
+)
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.telemetry.logs import log_attempt_failed
 from addon.text.errors import ErrorAnswer, no_access_token
 from addon.upstream.access_tokens import AccessTokenUnavailable
 from policies.circuit_breaker import circuit_of
+from policies.completion_cap import find_completion_cap
 from policies.exchange import Exchange
 from policies.fallback import find_refusal_after_failure
 from policies.refusal import Refusal
@@ -136,6 +142,9 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     body_bytes = call.chat.body_bytes
     is_light = body_bytes <= LIGHT_BODY_BYTES
     _, cap_tokens = ask_policies(call)
+    if call.exchange.next_target.model.family.cap_within_window:
+        window_cap = await run_heavy_work(body_bytes, find_window_cap_of, call, cap_tokens)
+        cap_tokens = find_completion_cap(cap_tokens, window_cap)
     if is_light:
         request = make_hold_request(call, cap_tokens)
     else:

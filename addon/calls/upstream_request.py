@@ -15,7 +15,7 @@ from addon.calls.dropped_fields import format_dropped_header, list_dropped
 from addon.dialects import DIALECTS
 from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
-from policies.completion_cap import find_completion_cap
+from policies.completion_cap import find_completion_cap, find_window_cap
 from policies.exchange import Exchange
 from policies.field_rules import count_choices
 from policies.key_models import restrict_route
@@ -74,6 +74,12 @@ def ask_policies(call: Call) -> tuple[int | None, int | None]:
         return None, requested_cap
     policy_cap_tokens = review(make_reviewed_call(call), policies)
     return policy_cap_tokens, find_completion_cap(requested_cap, policy_cap_tokens)
+
+
+def find_window_cap_of(call: Call, cap_tokens: int | None) -> int | None:
+    """Return the cap that the window of the next attempt's model sets, as ``find_window_cap``."""
+    chat, model = call.chat, call.exchange.next_target.model
+    return find_window_cap(model, cap_tokens, chat.body_bytes, lambda: chat.prompt_tokens(model.family))
 
 
 def make_reviewed_call(call: Call) -> ReviewedCall:

@@ -26,6 +26,7 @@ from addon.calls.upstream_request import (
     accept_route,
     ask_policies,
     find_route,
+    find_window_cap_of,
     make_attempt,
     make_hold_request,
 )
@@ -36,6 +37,7 @@ from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, refusal_error
 from addon.text.http_heads import Headers, RequestHead
 from addon.text.json_decode import decode_object
+from policies.completion_cap import find_completion_cap
 from policies.fallback import find_refusal_after_failure
 from policies.field_change import FieldChange
 from policies.limits import rpm_of
@@ -64,7 +66,7 @@ class Refused:
     why: str | None = None
 
 
-CAP_NAMES: Final = ("client", "policies", "catalog", "budget")
+CAP_NAMES: Final = ("client", "policies", "catalog", "window", "budget")
 """The caps of ``Caps`` that may be sent, in the order in which equal ones win."""
 
 
@@ -75,6 +77,7 @@ class Caps:
     client: int | None = None
     policies: int | None = None
     catalog: int | None = None
+    window: int | None = None
     budget: int | None = None
     sent: int | None = None
 
@@ -192,6 +195,8 @@ def _explain_attempt(call: Call, given: Mapping[str, Any], budgets: _Budgets) ->
             explained.caps.policies, cap_tokens = ask_policies(call)
         explained.caps.client = call.chat.requested_cap
         with _step("limits"):
+            explained.caps.window = find_window_cap_of(call, cap_tokens)
+            cap_tokens = find_completion_cap(cap_tokens, explained.caps.window)
             hold = _hold(call, explained, cap_tokens, budgets)
         with _step("request"):
             _send(call, explained, make_attempt(call, target, cap_tokens, hold), given)

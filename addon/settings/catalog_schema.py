@@ -131,6 +131,7 @@ class FamilyTable(Table):
     """One table of families.toml. What it leaves out is accepted as in the contract."""
 
     cap_field: CapField = "max_tokens"
+    cap_within_window: bool = False
     drops: Words = frozenset()
     clamps: dict[Text, Range] = {}
     renames: dict[Text, Text] = {}

@@ -262,7 +262,7 @@ type Label = Annotated[
     str, _require_match(r"(?=.*\S)[^\x00-\x1f\x7f]{1,100}", "a text of one line, at most 100 characters")
 ]
 type Moment = Annotated[datetime, BeforeValidator(_parse_moment)]
-# Strict by themselves: pydantic does not apply the strictness of a table to a type that it uses twice.
+# Strict by themselves: pydantic may forget the strictness of a table that uses a type twice and has a validator.
 type Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
 type Count = Annotated[int, Field(ge=1, strict=True)]
 type Tokens = Annotated[int, Field(ge=0, strict=True)]

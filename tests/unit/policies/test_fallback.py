@@ -21,9 +21,9 @@ from rig.routed_calls import (
     situations,
 )
 
-from policies.fallback import find_refusal_after_failure, find_unserved_reason, is_failure
+from policies.fallback import find_refusal_after_failure, find_unserved_reason, is_failure, may_fit
 from policies.limits import Counter, Limit
-from policies.model import Byok, Workspace
+from policies.model import Byok, Model, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.route import Target
@@ -218,3 +218,52 @@ def _alone(when: When) -> tuple[Any, Any, str]:
     route = choose_route(RequestFacts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
     [only] = route.targets
     return only.model, only.mode, route.decided_by
+
+
+TOO_LONG = {
+    "OpenAI": "This model's maximum context length is 128000 tokens. However, your messages resulted in 204308 tokens.",
+    "OpenAI, newer": "Input tokens exceed the configured limit of 272000 tokens.",
+    "Anthropic": "prompt is too long: 200016 tokens > 200000 maximum",
+    "Anthropic, with the cap": "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000",
+    "Google": "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576).",
+    "Mistral": "Prompt contains 300000 tokens, too large for model with 131072 maximum context length",
+    "Moonshot": "Invalid request: Your request exceeded model token limit: 262144 (requested: 269030)",
+    "Fireworks": "The prompt is too long: 40177, model maximum context length: 32767",
+    "OpenRouter": "This endpoint's maximum context length is 131072 tokens. However, you requested 138956 tokens.",
+    "Z.ai": "Prompt exceeds max length",
+    "MiniMax": "invalid params, context window exceeds limit (2013)",
+    "Groq": "Please reduce the length of the messages or completion.",
+    "xAI": "This model's maximum prompt length is 131072 but the request contains 625078 tokens.",
+    "Bedrock": "Input is too long for requested model.",
+}
+
+
+def windowed(window: int | None) -> Model:
+    return replace(MODELS["gpt"], context_window=window)
+
+
+@pytest.mark.parametrize("vendor", TOO_LONG)
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_prompt_that_is_too_long_may_fit_into_a_larger_window(vendor: str, status: int) -> None:
+    assert may_fit(status, TOO_LONG[vendor], windowed(1000), windowed(1001))
+
+
+@pytest.mark.parametrize(
+    ("failed", "following"), [(1000, 1000), (1000, 999), (None, 1000), (1000, None), (None, None)]
+)
+def test_it_fits_no_window_that_is_not_known_to_be_larger(failed: int | None, following: int | None) -> None:
+    assert not may_fit(400, TOO_LONG["OpenAI"], windowed(failed), windowed(following))
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "temperature: range: 0..1"),
+        (400, "max_tokens is too large: 300000. This model supports at most 16384 completion tokens."),
+        (400, "Invalid value for 'max_tokens': integer above maximum value."),
+        (429, "Request too large for gpt-4o: Limit 30000 tokens per minute, Requested 40000."),
+        (404, TOO_LONG["OpenAI"]),
+    ],
+)
+def test_any_other_error_of_the_client_stands(status: int, message: str) -> None:
+    assert not may_fit(status, message, windowed(1000), windowed(2000))
