@@ -17,6 +17,7 @@ import pytest
 
 from mutation.faults import Fault
 from mutation.gateways import GatewayLines, plant_in_gateways
+from mutation.idleness import Idleness
 from mutation.lines import LineRecorder
 from mutation.planting import PRODUCT, ROOT, plant_in_functions
 
@@ -86,7 +87,7 @@ class MutationRun:
     processes: int
     coverage_file: Path
     outcomes: dict[Fault, Outcome] = field(default_factory=dict)
-    _running: dict[int, tuple[Fault, float]] = field(default_factory=dict)
+    _running: dict[int, tuple[Fault, float, Idleness]] = field(default_factory=dict)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -111,7 +112,7 @@ class MutationRun:
                 self._await_one()
             bounds_s = {items[test]: 10 + 5 * coverage.duration_s[test] for test in tests}
             pid = _fork(_test_fault, session, fault, bounds_s)
-            self._running[pid] = fault, time.monotonic() + BOUND_S
+            self._running[pid] = fault, time.monotonic() + BOUND_S, Idleness(pid)
         while self._running:
             self._await_one()
 
@@ -119,7 +120,7 @@ class MutationRun:
         if not self.coverage_file.exists():
             print("finding what the tests cover", flush=True)
             pid = _fork(_record, session, self.coverage_file)
-            self._running[pid] = NO_FAULT, 0.0
+            self._running[pid] = NO_FAULT, 0.0, Idleness(pid)
             status = os.waitpid(pid, 0)[1]
             del self._running[pid]
             if status:
@@ -129,9 +130,9 @@ class MutationRun:
 
     def _await_one(self) -> None:
         while True:
-            for pid, (fault, ends_at) in self._running.items():
+            for pid, (fault, ends_at, idleness) in self._running.items():
                 ended, status = os.waitpid(pid, os.WNOHANG)
-                if ended or time.monotonic() > ends_at:
+                if ended or time.monotonic() > ends_at or idleness.is_over():
                     _end_group(pid)
                     del self._running[pid]
                     self._note(fault, "survived" if ended and status == 0 else "caught")
