@@ -4,14 +4,16 @@ from typing import Any, cast
 
 import pytest
 from msgspec import structs
-from rig.ledger import answered_exchange, route_fields
+from rig.ledger import answered_exchange, route_fields, upstream_attempt
 
+from addon.answers.error import UnreadableAnswerReader
 from addon.calls.call_state import Call
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer, provider_timed_out, provider_unreachable
 from policies.call_stages import Stage
 from policies.family import Family
 
+BAD_REQUEST = ErrorAnswer(400, "invalid_request_error", "bad_request", "The client's own fault.")
 FIRST, SECOND = provider_unreachable(), provider_timed_out()
 
 
@@ -50,3 +52,23 @@ def test_any_other_failure_is_answered_itself(changes: dict[str, Any], failure: 
     before = call.exchange
     assert call.finish_with_error(failure) is failure
     assert call.exchange is before
+
+
+def test_the_answer_of_a_call_is_that_of_its_last_attempt_unless_the_client_gets_the_first_ones_error() -> (
+    None
+):
+    call = failed_call()
+    assert call.reader is None
+    reader = UnreadableAnswerReader(SECOND)
+    call.current = upstream_attempt(call.exchange, reader=reader)
+    assert call.reader is reader
+    call.finish_with_error(SECOND)
+    assert call.reader is None
+
+
+@pytest.mark.parametrize(
+    ("status", "failed"), [(None, False), (199, False), (200, True), (299, True), (300, False)]
+)
+def test_an_error_in_a_success_is_the_providers_whatever_its_status(status: int | None, failed: bool) -> None:
+    call = failed_call()
+    assert call.has_failed(upstream_attempt(call.exchange, status=status), BAD_REQUEST) is failed

@@ -100,12 +100,17 @@ def test_the_counts_of_openai_shaped_streams_before_they_were_cut_are_kept() -> 
     assert usage_of(openai, PLAIN, 502, chunk) == (Usage(9, 7, 16), "provider")
 
 
-@pytest.mark.parametrize(("choices", "tokens"), [(1, 100), (3, 250)])
-def test_an_estimate_is_capped_at_the_cap_of_each_choice(choices: int, tokens: int) -> None:
-    relay = openai.stream(AnswerContext("slug", PLAIN))
+@pytest.mark.parametrize(
+    ("choices", "uncapped_tokens", "tokens"), [(1, 0, 100), (1, 20, 120), (2, 20, 240), (3, 0, 250)]
+)
+def test_an_estimate_is_capped_at_the_cap_of_each_choice(
+    choices: int, uncapped_tokens: int, tokens: int
+) -> None:
+    family = Family("plain", uncapped_completion_tokens=uncapped_tokens)
+    relay = openai.stream(AnswerContext("slug", family))
     chunk = {"choices": [{"index": 0, "delta": {"content": "x" * 1_000}}]}
     relay.feed(b"data: %b\n\n" % json.dumps(chunk).encode())
-    call = call_of(answered_exchange(PLAIN, status=502), reader=relay, cap_tokens=100)
+    call = call_of(answered_exchange(family, status=502), reader=relay, cap_tokens=100)
     call.chat = parse_chat_request(b'{"messages":[{"role":"user","content":"hello"}],"n":%d}' % choices)
     found = compute_outcome(call, now_s=2.0)
     assert (found["usage"].completion_tokens, found["usage_source"]) == (tokens, "estimated")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ import jwt
 import pytest
 from pydantic import SecretStr
 from rig.bounds import BOUND_S
+from rig.provider import Peer
+from rig.provider import Provider as TokenProvider
 from rig.service_accounts import EMAIL, key_file, rsa_key
 from tornado.httputil import HTTPServerRequest
 
@@ -105,6 +108,26 @@ async def test_an_account_signs_for_its_token_and_the_token_goes_to_the_provider
     assert (claims["iss"], claims["scope"]) == (EMAIL, "https://www.googleapis.com/auth/cloud-platform")
     assert claims["exp"] - claims["iat"] == 3600
     assert jwt.get_unverified_header(form["assertion"]) == {"alg": "RS256", "typ": "JWT", "kid": "key-1"}
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_token_comes_over_tls(server_tls: ssl.SSLContext, tokens: AccessTokens) -> None:
+    asked = []
+
+    async def answer(peer: Peer) -> None:
+        asked.append(await peer.request())
+        body = b'{"access_token": "ya29.safe", "expires_in": 3599}'
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    async with TokenProvider(answer, server_tls) as server:
+        url = f"https://localhost:{server.port}"
+        authorized = await tokens.authorize(target(key_file(f"{url}/token?v=2")))
+        assert bearer(await tokens.authorize(target(key_file(url)))) == "Bearer ya29.safe"
+    assert bearer(authorized) == "Bearer ya29.safe"
+    assert [request.split(b"\r\n")[0] for request in asked] == [
+        b"POST /token?v=2 HTTP/1.1",
+        b"POST / HTTP/1.1",
+    ]
 
 
 async def test_other_providers_targets_stay_the_same_object(tokens: AccessTokens) -> None:

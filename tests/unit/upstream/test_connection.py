@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from rig.bounds import BOUND_S
 from rig.provider import OK, Peer, Provider
 from rig.upstream_pool import REQUEST, acquire, exchange, pool_of, read_body
 
@@ -177,3 +178,26 @@ async def test_an_answer_byte_by_byte() -> None:
         assert await exchange(connection) == b"ok"
         connection.release()
         assert pool.stats().idle == 1
+
+
+async def test_a_fault_of_who_gets_a_piece_ends_the_wait_for_it() -> None:
+    may_send = asyncio.Event()
+
+    async def answer(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+        await may_send.wait()
+        await peer.send(b"ok")
+
+    def refuse(piece: bytes) -> bool:
+        raise ValueError(piece)
+
+    async with Provider(answer) as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        connection.send(REQUEST, b"{}")
+        await connection.head()
+        arrival = connection.next_input(refuse)
+        may_send.set()
+        with pytest.raises(ValueError, match="ok"):
+            await asyncio.wait_for(arrival, BOUND_S)
+        connection.close()

@@ -27,15 +27,26 @@ type Writer = asyncio.StreamWriter
 
 
 def lose(
-    lose_request: Callable[[World, UpstreamConnection], Awaitable[None]], idle_s: float = 10_000.0
+    lose_request: Callable[[World, UpstreamConnection], Awaitable[None]],
+    idle_s: float = 10_000.0,
+    *,
+    is_read: bool = False,
 ) -> LostRequest:
-    """Return what is known of a request on a connection whose provider closes it ``idle_s`` after an answer."""
+    """Return what is known of a request on a connection whose provider closes it ``idle_s`` after an answer.
 
-    async def serve(reader: Reader, writer: Writer) -> None:
+    With ``is_read``, it reads the request first.
+    """
+
+    async def read(reader: Reader) -> None:
         head = await read_head(reader)
         assert head
         _ = [piece async for piece in body_pieces(reader, head)]
+
+    async def serve(reader: Reader, writer: Writer) -> None:
+        await read(reader)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        if is_read:
+            await read(reader)
         await asyncio.sleep(idle_s)
         writer.close()
 
@@ -84,12 +95,13 @@ def test_a_close_after_the_window_is_late() -> None:
     assert (lost.is_written, lost.is_early, lost.is_stale) == (True, False, False)
 
 
-def test_a_request_that_was_not_fully_written_is_stale_at_any_time() -> None:
+@pytest.mark.parametrize("is_read", [False, True], ids=["unread", "read"])
+def test_a_large_request_is_stale_at_any_time_until_it_is_fully_written(is_read: bool) -> None:
     async def send_much(world: World, connection: UpstreamConnection) -> None:
         connection.send(REQUEST.replace(b": 2", b": %d" % (1 << 20)), bytes(1 << 20))
 
-    lost = lose(send_much, idle_s=5.0)
-    assert (lost.is_written, lost.is_early, lost.is_stale) == (False, False, True)
+    lost = lose(send_much, idle_s=5.0, is_read=is_read)
+    assert (lost.is_written, lost.is_early, lost.is_stale) == (is_read, False, not is_read)
 
 
 def test_a_connection_that_this_process_closes_is_not_stale() -> None:

@@ -1,10 +1,17 @@
 """Idle sockets to providers: what the provider did to them is noticed before they are used again."""
 
+import ssl
+
+import pytest
 from rig.provider import OK, Peer, Provider
 from rig.upstream_pool import acquire, exchange, pool_of
 
 
-async def test_unread_bytes_in_the_socket_are_noticed_before_it_is_used_again() -> None:
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "TLS"])
+async def test_unread_bytes_in_the_socket_are_noticed_before_it_is_used_again(
+    server_tls: ssl.SSLContext, is_tls: bool
+) -> None:
     """The event loop has no turn between the arrival of the bytes and the next call."""
     peers: list[Peer] = []
 
@@ -13,7 +20,7 @@ async def test_unread_bytes_in_the_socket_are_noticed_before_it_is_used_again() 
         await peer.request()
         await peer.send(OK)
 
-    async with Provider(answer) as provider, pool_of() as pool:
+    async with Provider(answer, server_tls if is_tls else None) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
         await exchange(connection)
         connection.release()

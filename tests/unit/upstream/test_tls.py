@@ -129,6 +129,23 @@ async def test_large_bodies_over_tls_both_ways_and_slowly(server_tls: ssl.SSLCon
         assert pool.stats().idle == 1
 
 
+@pytest.mark.usefixtures("trusted")
+async def test_a_tls_connection_whose_request_was_not_read_whole_is_not_kept(
+    server_tls: ssl.SSLContext,
+) -> None:
+    async def answer(peer: Peer) -> None:
+        await peer.reader.readuntil(b"\r\n\r\n")
+        await peer.send(OK)
+        await asyncio.Event().wait()
+
+    async with Provider(answer, server_tls) as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        size = 16 << 20
+        assert await exchange(connection, bytes(size)) == b"ok"
+        connection.release()
+        assert pool.stats().idle == 0
+
+
 def renegotiating(authority: trustme.CA) -> SSL.Context:
     """Return a context of OpenSSL. A server of the standard library can't start a handshake within TLS 1.2."""
     certificate = authority.issue_cert("localhost")
