@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.attempt_runner import AttemptRunner
@@ -120,7 +121,7 @@ type MakeCalls = Callable[..., Outcome[Ran]]
 """``CallMaker.make``."""
 
 
-def write_settings(folder: Path) -> Settings:
+def write_settings(folder: Path, **of_workspace: Any) -> Settings:
     """Return settings with one provider, at ``PROVIDER_PORT``, and one customer, with ``KEY``."""
     timeouts = {
         "connect_timeout_s": 5,
@@ -130,11 +131,16 @@ def write_settings(folder: Path) -> Settings:
     }
     written = Configuration(
         providers={"TESTER": provider(f"http://127.0.0.1:{PROVIDER_PORT}/v1")},
-        models={"m": model()},
-        workspaces={"acme": workspace(("ci", KEY, True))},
+        models={"m": model(), "other": model()},
+        workspaces={"acme": workspace(("ci", KEY, True), **of_workspace)},
         sections={"upstream": timeouts},
     ).write(folder)
     return load_settings(written, {"TEST_PROVIDER_KEY": "fake"})
+
+
+def _stop_again_and_again(world: World) -> None:
+    world.loop.call_later(0.1, world.loop.advance, 2.0 * FIRST_BYTE_TIMEOUT_S)
+    world.loop.call_later(0.2, _stop_again_and_again, world)
 
 
 @dataclass(frozen=True)
@@ -152,10 +158,12 @@ class CallMaker:
         link: Faults = CALM,
         unanswered_after_s: float = 5.0,
         pause_s: float = 0.0,
+        is_stopped: bool = False,
     ) -> Outcome[Ran]:
         """Make calls of some behaviours, one after another, with pauses between them.
 
-        The provider does the same with each call, or with the requests of each as its fate says.
+        The provider does the same with each call, or with the requests of each as its fate says. With ``is_stopped``
+        this process is stopped again and again, for longer than the provider has time.
         """
 
         async def main(world: World) -> Ran:
@@ -164,6 +172,8 @@ class CallMaker:
             await tester.start()
             assert tester.port == PROVIDER_PORT
             world.network.faults[PROVIDER_PORT] = link
+            if is_stopped:
+                _stop_again_and_again(world)
             runs = Runs(world, self.settings, self.database)
             await runs.server.start()
             client, answers = Client(runs.server.port, KEY, "m"), []

@@ -17,6 +17,7 @@ TOKEN = "four"
 """A token of four characters, like in the gateway's estimates."""
 MOST_TOKENS = 16_384
 _PIECE_TOKENS = 60
+LATE_END_S = 0.5
 _FOREVER_S = 3_000.0
 
 WEIGHTS: Mapping[str, int] = MappingProxyType(
@@ -41,7 +42,8 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
 )
 """The weight of each outcome. "breaks off when finished": without usage, ``[DONE]`` and the end of the message.
 
-A provider of one fate may also have "closes unanswered": it reads the request, works, and closes without a byte.
+A provider of one fate may also have "closes unanswered": it reads the request, works, and closes without a byte. Or
+"ends late": it ends the message of a stream a while after ``[DONE]``.
 """
 
 
@@ -196,7 +198,12 @@ class _Answer:
             return
         if self._outcome != "no usage":
             await self._send(self._object("chat.completion.chunk") | {"usage": self._usage()})
-        await self._end(chunk(b"data: [DONE]\n\n") + chunk(b""))
+        last = chunk(b"data: [DONE]\n\n")
+        if self._outcome == "ends late":
+            self._writer.write(last)
+            await asyncio.sleep(LATE_END_S)
+            last = b""
+        await self._end(last + chunk(b""))
 
     @property
     def _fails_in_the_body(self) -> bool:

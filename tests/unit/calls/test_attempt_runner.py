@@ -15,13 +15,15 @@ from rig.attempt_runs import (
     STREAMED,
     WHOLE,
     WHOLE_TIMEOUT_S,
+    CallMaker,
     MakeCalls,
+    write_settings,
 )
 from rig.call_stages import call_at, make_dependencies
 from rig.ledger import read_rows
 from rig.simulation import Faults, World, simulate
 from rig.simulation.clients import ClientBehaviour
-from rig.simulation.provider import Provider
+from rig.simulation.provider import LATE_END_S, Provider
 
 from addon.calls.attempt_runner import AttemptRunner
 from addon.settings.settings import Settings
@@ -84,6 +86,18 @@ def test_a_silent_provider_has_its_time_and_no_more(
     assert run.took_s == pytest.approx(bound_s, abs=0.01)
 
 
+def test_the_first_of_two_attempts_at_a_whole_answer_has_half_of_the_time(tmp_path: Path) -> None:
+    settings = write_settings(tmp_path / "two", fallback_model="other")
+    [run] = CallMaker(settings, tmp_path / "tollgate.db").make("silent", WHOLE).result.runs
+    assert run.took_s == pytest.approx(WHOLE_TIMEOUT_S / 2, abs=0.01)
+
+
+def test_a_silence_that_a_stopped_process_may_have_missed_is_not_the_providers(make: MakeCalls) -> None:
+    [run] = make("silent", STREAMED, is_stopped=True).result.runs
+    assert run.failure
+    assert (run.failure.status, run.attempt.lagged) == (504, True)
+
+
 def test_a_stream_that_falls_silent_has_the_time_for_one_piece(make: MakeCalls) -> None:
     [run] = make("silent in the body", STREAMED).result.runs
     assert IDLE_TIMEOUT_S < run.took_s < FIRST_BYTE_TIMEOUT_S
@@ -119,6 +133,12 @@ def test_calls_after_one_another_share_a_connection(make: MakeCalls) -> None:
     ran = make("good", WHOLE, STREAMED, WHOLE).result
     assert [run.failure for run in ran.runs] == [None, None, None]
     assert (ran.connections, ran.pool.reused) == (1, 2)
+
+
+def test_a_message_that_ends_after_its_stream_delays_nobody_and_keeps_its_connection(make: MakeCalls) -> None:
+    ran = make("ends late", STREAMED, STREAMED, pause_s=2 * LATE_END_S).result
+    assert [run.failure for run in ran.runs] == [None, None]
+    assert (ran.connections, ran.pool.reused) == (1, 1)
 
 
 def test_a_reused_connection_that_the_provider_has_closed_is_replaced_within_the_attempt(
