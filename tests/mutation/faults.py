@@ -99,10 +99,13 @@ def _scopes(tree: ast.Module) -> dict[int, tuple[str, int]]:
         for child in ast.iter_child_nodes(node):
             inner = prefix
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                first_line = 0 if isinstance(child, ast.ClassDef) else child.lineno
-                scope = f"{prefix}{child.name}", first_line
-                scopes.update(dict.fromkeys(range(child.lineno, (child.end_lineno or 0) + 1), scope))
-                inner = f"{scope[0]}."
+                name, body = f"{prefix}{child.name}", range(child.lineno, (child.end_lineno or 0) + 1)
+                scopes.update(dict.fromkeys(body, (name, 0)))
+                if not isinstance(child, ast.ClassDef):
+                    # The values of parameters are made outside of the function.
+                    own = range(child.body[0].lineno, body.stop)
+                    scopes.update(dict.fromkeys(own, (name, child.lineno)))
+                inner = f"{name}."
             visit(child, inner)
 
     visit(tree, "")

@@ -1,7 +1,7 @@
 """A server on a simulated network that runs the first attempt of each call."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,7 @@ class Runs:
     def __init__(self, world: World, settings: Settings, database: Path) -> None:
         self.deps = make_dependencies(settings, database, world.clock)
         self.runs: list[Run] = []
+        self.waits_s = 0.0
         wire = WireSettings(
             lambda refusal: make_error_response(refusal_error(refusal), [], close=True), clock=world.clock
         )
@@ -84,6 +85,7 @@ class Runs:
         accept_request(call, await read_chat_request(call, stream, deps.bodies))
         accept_route(call, find_route(call))
         attempt = await reserve_first(call, deps)
+        await asyncio.sleep(self.waits_s)
         began_s, failure, has_left = self._world.loop.time(), None, False
         try:
             failure = await AttemptRunner(call, attempt, stream, deps).run()
@@ -117,6 +119,7 @@ class Ran:
     metrics: str
 
 
+type Prepare = Callable[[World, Dependencies], Awaitable[None]]
 type MakeCalls = Callable[..., Outcome[Ran]]
 """``CallMaker.make``."""
 
@@ -138,11 +141,6 @@ def write_settings(folder: Path, **of_workspace: Any) -> Settings:
     return load_settings(written, {"TEST_PROVIDER_KEY": "fake"})
 
 
-def _stop_again_and_again(world: World) -> None:
-    world.loop.call_later(0.1, world.loop.advance, 2.0 * FIRST_BYTE_TIMEOUT_S)
-    world.loop.call_later(0.2, _stop_again_and_again, world)
-
-
 @dataclass(frozen=True)
 class CallMaker:
     """Makes calls with ``settings`` on the ledger ``database``."""
@@ -158,12 +156,13 @@ class CallMaker:
         link: Faults = CALM,
         unanswered_after_s: float = 5.0,
         pause_s: float = 0.0,
-        is_stopped: bool = False,
+        waits_s: float = 0.0,
+        prepare: Prepare | None = None,
     ) -> Outcome[Ran]:
         """Make calls of some behaviours, one after another, with pauses between them.
 
-        The provider does the same with each call, or with the requests of each as its fate says. With ``is_stopped``
-        this process is stopped again and again, for longer than the provider has time.
+        The provider does the same with each call, or with the requests of each as its fate says. Each
+        attempt runs ``waits_s`` after it was dispatched.
         """
 
         async def main(world: World) -> Ran:
@@ -172,9 +171,10 @@ class CallMaker:
             await tester.start()
             assert tester.port == PROVIDER_PORT
             world.network.faults[PROVIDER_PORT] = link
-            if is_stopped:
-                _stop_again_and_again(world)
             runs = Runs(world, self.settings, self.database)
+            runs.waits_s = waits_s
+            if prepare:
+                await prepare(world, runs.deps)
             await runs.server.start()
             client, answers = Client(runs.server.port, KEY, "m"), []
             for number, one in enumerate(behaviour):

@@ -26,6 +26,7 @@ from rig.simulation.clients import ClientBehaviour
 from rig.simulation.provider import LATE_END_S, Provider
 
 from addon.calls.attempt_runner import AttemptRunner
+from addon.calls.dependencies import Dependencies
 from addon.settings.settings import Settings
 from addon.wire.stream import Stream
 from policies.call_stages import Stage
@@ -92,8 +93,18 @@ def test_the_first_of_two_attempts_at_a_whole_answer_has_half_of_the_time(tmp_pa
     assert run.took_s == pytest.approx(WHOLE_TIMEOUT_S / 2, abs=0.01)
 
 
+async def stop_again_and_again(world: World, _: Dependencies) -> None:
+    """Stop this process at any time from now on, each time for longer than the provider has."""
+
+    def stop() -> None:
+        world.loop.advance(2.0 * FIRST_BYTE_TIMEOUT_S)
+        world.loop.call_later(0.2, stop)
+
+    world.loop.call_later(0.2, stop)
+
+
 def test_a_silence_that_a_stopped_process_may_have_missed_is_not_the_providers(make: MakeCalls) -> None:
-    [run] = make("silent", STREAMED, is_stopped=True).result.runs
+    [run] = make("silent", STREAMED, prepare=stop_again_and_again).result.runs
     assert run.failure
     assert (run.failure.status, run.attempt.lagged) == (504, True)
 
@@ -107,6 +118,16 @@ def test_a_provider_that_accepts_no_connection_is_sent_nothing(make: MakeCalls) 
     [run] = make("good", WHOLE, link=Faults(refused=1.0)).result.runs
     assert run.failure
     assert (run.failure.status, run.attempt.is_sent, run.attempt.status) == (502, False, None)
+
+
+async def close_the_pool(_: World, deps: Dependencies) -> None:
+    await deps.pool.close()
+
+
+def test_a_process_that_connects_no_more_is_not_the_providers_failure(make: MakeCalls) -> None:
+    [run] = make("good", WHOLE, prepare=close_the_pool).result.runs
+    assert run.failure
+    assert (run.failure.status, run.attempt.is_sent, run.attempt.lagged) == (502, False, True)
 
 
 @pytest.mark.parametrize("behaviour", [WHOLE, STREAMED], ids=["whole", "streamed"])
@@ -159,6 +180,13 @@ def test_a_reused_connection_that_the_provider_has_closed_is_replaced_within_the
 def leaving(behaviour: ClientBehaviour, leaves_by: str) -> ClientBehaviour:
     """Return ``behaviour`` of a client that leaves before the provider's head comes."""
     return replace(behaviour, leaves_after_s=0.3, leaves_by=leaves_by)
+
+
+@pytest.mark.parametrize("behaviour", [WHOLE, STREAMED], ids=["whole", "streamed"])
+def test_nothing_is_sent_for_a_client_that_has_left(make: MakeCalls, behaviour: ClientBehaviour) -> None:
+    ran = make("good", leaving(behaviour, "abort"), waits_s=1.0).result
+    assert (ran.connections, ran.asked) == (0, [])
+    assert [run.has_left for run in ran.runs] == [True]
 
 
 @pytest.mark.parametrize("leaves_by", ["abort", "close"])

@@ -142,6 +142,17 @@ async def test_a_call_that_was_not_sent_ends_without_a_row_or_a_hold(
     assert events(caplog) == ["refusal"]
 
 
+async def test_a_refused_call_is_counted_once(deps: Dependencies) -> None:
+    call = await call_at(Stage.ROUTED, deps, KEY)
+    for _ in range(2):
+        await refuse(deps, call)
+    await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
+    samples = read(deps.in_flight.metrics.render())["tollgate_refusals_total"]
+    assert [(dict(labels)["code"], count) for labels, count in samples.items() if count] == [
+        ("internal_error", 1)
+    ]
+
+
 async def test_a_refusal_does_not_end_a_call_that_was_sent(deps: Dependencies, database: Path) -> None:
     call = await call_at(Stage.DISPATCHED, deps, KEY)
     await refuse(deps, call)

@@ -24,3 +24,13 @@ def test_each_construct_has_its_faults(source: str, faults: list[str]) -> None:
     assert sorted(fault.after for fault in found) == sorted(faults)
     for fault in found:
         compile(faulty_tree(source, fault.number), "module.py", "exec")
+
+
+def test_a_default_value_is_outside_of_its_function() -> None:
+    found = find_faults("module.py", "def f(\n    a: int = 1,\n) -> int:\n    return a + 2\n")
+    assert {(fault.before, fault.function_line) for fault in found} == {
+        ("1", 0),
+        ("return a + 2", 1),
+        ("a + 2", 1),
+        ("2", 1),
+    }

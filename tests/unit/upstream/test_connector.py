@@ -160,6 +160,10 @@ async def test_the_next_address_is_tried_where_one_refuses() -> None:
         assert await exchange(connection) == b"ok"
 
 
+def coroutines() -> set[str]:
+    return {task.get_coro().__name__ for task in asyncio.all_tasks()}  # type: ignore[union-attr]
+
+
 async def test_a_silent_address_delays_the_next_one_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connector, "ATTEMPT_DELAY_S", 0.01)
     with DeafPort() as deaf:
@@ -169,6 +173,9 @@ async def test_a_silent_address_delays_the_next_one_only_briefly(monkeypatch: py
             connection = await acquire(pool, Origin("http", "provider.example", port))
             assert await exchange(connection) == b"ok"
             assert pool.stats().open == 1
+            async with asyncio.timeout(BOUND_S):
+                while "create_connection" in coroutines():  # noqa: ASYNC110  (it ends a few turns later)
+                    await asyncio.sleep(0)
 
 
 async def test_a_provider_is_unreachable_when_all_addresses_fail() -> None:

@@ -93,6 +93,21 @@ async def test_a_closed_reused_connection_differs_from_a_failed_call() -> None:
         assert await exchange(fresh) == b"ok"
 
 
+async def test_a_request_on_a_connection_that_has_just_closed_is_known_to_be_lost_at_once() -> None:
+    async with Provider() as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        assert await exchange(connection) == b"ok"
+        connection.release()
+        connection = await acquire(pool, provider.origin())
+        connection._socket.abort()
+        await wait_for_open_at_most(0, pool)
+        connection.send(REQUEST, b"{}")
+        assert await connection.next_input()
+        with pytest.raises(UpstreamConnectionError):
+            connection.take_head()
+        connection.close()
+
+
 async def silent(peer: Peer) -> None:
     await peer.wait_until_closed()
 
