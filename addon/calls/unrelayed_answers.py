@@ -100,19 +100,17 @@ async def _read_rest(
         head = await connection.head()
         attempt.head_s = clock.monotonic_s()
         reader = open_reader(call, attempt, head, clock.now())
-    if await _read_to_end(reader, connection, call.exchange.stream):
-        connection.release()
+    await _read_to_end(reader, connection, call.exchange.stream)
 
 
-async def _read_to_end(reader: AnswerReader, connection: UpstreamConnection, is_stream: bool) -> bool:
-    """Feed ``reader`` until it knows enough. Return whether the message has ended."""
+async def _read_to_end(reader: AnswerReader, connection: UpstreamConnection, is_stream: bool) -> None:
+    """Feed ``reader`` until it knows enough. The caller releases the connection."""
     read_bytes = 0
     while piece := await connection.read(SLICE_BYTES if is_stream else None):
         reader.feed(piece)
         read_bytes += len(piece)
         if reader.is_done or reader.failure or (is_stream and read_bytes > STREAM_MAX_BYTES):
-            return False
+            return
         if connection.has_unread:
             await connection.next_input()
     await run_heavy_work(reader.buffered_bytes, reader.finish)
-    return True

@@ -12,6 +12,7 @@ from rig.attempt_runs import (
     FIRST_BYTE_TIMEOUT_S,
     IDLE_TIMEOUT_S,
     KEY,
+    PROVIDER_PORT,
     STREAMED,
     WHOLE,
     WHOLE_TIMEOUT_S,
@@ -28,9 +29,13 @@ from rig.simulation.provider import LATE_END_S, Provider
 from addon.calls.attempt_runner import AttemptRunner
 from addon.calls.dependencies import Dependencies
 from addon.settings.settings import Settings
+from addon.text.errors import NO_CONNECTION_FREE
+from addon.upstream.origin import Origin
+from addon.upstream.pool import PoolLimits
 from addon.wire.stream import Stream
 from policies.call_stages import Stage
 
+PLACES_USED_S = 30.0
 FAILURES = {
     ("401", WHOLE): (401, "invalid_api_key", "refused with 401"),
     ("429", WHOLE): (429, "rate_limit_exceeded", "refused with 429"),
@@ -128,6 +133,24 @@ def test_a_process_that_connects_no_more_is_not_the_providers_failure(make: Make
     [run] = make("good", WHOLE, prepare=close_the_pool).result.runs
     assert run.failure
     assert (run.failure.status, run.attempt.is_sent, run.attempt.lagged) == (502, False, True)
+
+
+async def use_all_places(world: World, deps: Dependencies) -> None:
+    """Let the customer's calls use all connections that they may, for a while."""
+    origin = Origin("http", "127.0.0.1", PROVIDER_PORT)
+    held = [await deps.pool.acquire(origin, "acme", 1) for _ in range(PoolLimits().open_per_workspace)]
+
+    def give_back() -> None:
+        for connection in held:
+            connection.close()
+
+    world.loop.call_later(PLACES_USED_S, give_back)
+
+
+def test_a_call_for_which_no_connection_is_free_is_not_the_providers_failure(make: MakeCalls) -> None:
+    [run] = make("good", WHOLE, prepare=use_all_places, pause_s=PLACES_USED_S).result.runs
+    assert run.failure is NO_CONNECTION_FREE
+    assert (run.attempt.is_sent, run.attempt.lagged) == (False, True)
 
 
 @pytest.mark.parametrize("behaviour", [WHOLE, STREAMED], ids=["whole", "streamed"])

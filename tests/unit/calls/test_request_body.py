@@ -39,28 +39,21 @@ def test_a_declared_length_above_the_limit_is_refused() -> None:
     assert refused.value.code == "request_too_large"
 
 
-@pytest.mark.parametrize(
-    ("framing", "pieces"),
-    [
-        (DECLARED, [BODY]),
-        (DECLARED, [b"", BODY]),
-        (CHUNKED, [chunk(BODY) + chunk(b"")]),
-        (CHUNKED, [b"", chunk(BODY[:9]), chunk(BODY[9:]), chunk(b"")]),
-    ],
-    ids=["whole", "after its head", "chunked", "chunk after chunk"],
-)
-def test_the_budget_counts_a_body_however_it_comes(
-    attempt_settings: Settings, tmp_path: Path, framing: bytes, pieces: list[bytes]
-) -> None:
-    async def main(world: World) -> int:
-        deps = make_dependencies(attempt_settings, tmp_path / "tollgate.db", world.clock)
-        counted: asyncio.Future[int] = world.loop.create_future()
+def read_in_pieces(settings: Settings, database: Path, framing: bytes, pieces: list[bytes]) -> int | str:
+    """Return how many bytes are counted of a body that arrives like this, or why it is refused."""
+
+    async def main(world: World) -> int | str:
+        deps = make_dependencies(settings, database, world.clock)
+        counted: asyncio.Future[int | str] = world.loop.create_future()
 
         async def serve(stream: Stream) -> None:
             call = begin(deps)
             await admit(call, stream.head, deps)
-            await read_chat_request(call, stream, deps.bodies)
-            counted.set_result(call.counted_bytes)
+            try:
+                await read_chat_request(call, stream, deps.bodies)
+                counted.set_result(call.counted_bytes)
+            except Refusal as refusal:
+                counted.set_result(refusal.code)
             deps.in_flight.refuse(call, 400, "bad_request")
             await stream.respond(refuse(Refusal("bad_request", "no")))
 
@@ -81,4 +74,26 @@ def test_the_budget_counts_a_body_however_it_comes(
         await deps.store.close()
         return found
 
-    assert simulate(1, main).result == len(BODY)
+    return simulate(1, main).result
+
+
+@pytest.mark.parametrize(
+    ("framing", "pieces"),
+    [
+        (DECLARED, [BODY]),
+        (DECLARED, [b"", BODY]),
+        (CHUNKED, [chunk(BODY) + chunk(b"")]),
+        (CHUNKED, [b"", chunk(BODY[:9]), chunk(BODY[9:]), chunk(b"")]),
+    ],
+    ids=["whole", "after its head", "chunked", "chunk after chunk"],
+)
+def test_the_budget_counts_a_body_however_it_comes(
+    attempt_settings: Settings, tmp_path: Path, framing: bytes, pieces: list[bytes]
+) -> None:
+    assert read_in_pieces(attempt_settings, tmp_path / "tollgate.db", framing, pieces) == len(BODY)
+
+
+def test_a_body_has_its_time(attempt_settings: Settings, tmp_path: Path) -> None:
+    """The client sends nothing after the head."""
+    found = read_in_pieces(attempt_settings, tmp_path / "tollgate.db", DECLARED, [b""])
+    assert found == "request_timeout"

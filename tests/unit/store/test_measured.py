@@ -1,6 +1,7 @@
 """``MeasuredStore``: operations are timed and counted; a failing store and its recovery are each logged once."""
 
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -49,6 +50,7 @@ async def test_a_measured_store_answers_as_the_store_and_every_operation_is_time
     metrics: Metrics, store: SqliteStore
 ):
     measured: Store = MeasuredStore(store, metrics)
+    began_s = time.perf_counter()
     assert await measured.take_token("acme", 1) == 0
     assert await measured.take_token("acme", 1) > 0
     assert isinstance(await measured.hold(hold_request("call-1")), Hold)
@@ -67,6 +69,8 @@ async def test_a_measured_store_answers_as_the_store_and_every_operation_is_time
     for operation, count in counts.items():
         assert value(samples, "tollgate_store_seconds_count", operation=operation) == count
         assert value(samples, "tollgate_store_seconds_sum", operation=operation) > 0
+    took_s = sum(value(samples, "tollgate_store_seconds_sum", operation=operation) for operation in counts)
+    assert took_s < time.perf_counter() - began_s
     assert set(samples["tollgate_store_errors_total"].values()) == {0.0}
 
 

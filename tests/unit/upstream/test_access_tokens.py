@@ -183,6 +183,18 @@ async def test_a_token_that_may_expire_before_it_arrives_is_not_used(
     assert bearer(await tokens.authorize(target(secret))) == "Bearer ya29.token-2"
 
 
+@pytest.mark.parametrize("life", ["soon", None, True, [], -1])
+async def test_a_token_without_a_life_is_used_once(
+    server: TokenServer, tokens: AccessTokens, life: Any
+) -> None:
+    server.answer = {"access_token": "ya29.token-{n}", "expires_in": life}
+    asking = target(key_file(server.url))
+    assert [bearer(await tokens.authorize(asking)) for _ in range(2)] == [
+        "Bearer ya29.token-1",
+        "Bearer ya29.token-2",
+    ]
+
+
 async def test_each_account_has_a_token_of_its_own(server: TokenServer, tokens: AccessTokens) -> None:
     first = await tokens.authorize(target(key_file(server.url)))
     second = await tokens.authorize(target(key_file(server.url, private_key_id="key-2")))

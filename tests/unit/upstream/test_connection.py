@@ -201,3 +201,12 @@ async def test_a_fault_of_who_gets_a_piece_ends_the_wait_for_it() -> None:
         with pytest.raises(ValueError, match="ok"):
             await asyncio.wait_for(arrival, BOUND_S)
         connection.close()
+
+
+async def test_only_one_may_wait_for_the_input_of_a_connection() -> None:
+    async with Provider() as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        connection.next_input()
+        with pytest.raises(RuntimeError, match="another task waits"):
+            connection.next_input()
+        connection.close()
