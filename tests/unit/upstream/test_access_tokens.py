@@ -20,7 +20,7 @@ from tornado.httputil import HTTPServerRequest
 
 from addon.dialects.endpoint import auth_headers
 from addon.runtime.local_http import LocalServer, send_answer
-from addon.upstream.access_tokens import AccessTokens, AccessTokenUnavailable
+from addon.upstream.access_tokens import MAX_ANSWER_BYTES, AccessTokens, AccessTokenUnavailable
 from addon.upstream.connector import SocketConnector
 from addon.upstream.pool import Pool
 from policies.family import Family
@@ -181,6 +181,21 @@ async def test_a_token_that_may_expire_before_it_arrives_is_not_used(
     server.answer["expires_in"] = 20
     assert bearer(await tokens.authorize(target(secret))) == "Bearer ya29.token-1"
     assert bearer(await tokens.authorize(target(secret))) == "Bearer ya29.token-2"
+
+
+@pytest.mark.parametrize(("more_bytes", "fails"), [(0, False), (1, True)])
+async def test_the_answer_of_a_token_server_has_a_bound(
+    server: TokenServer, tokens: AccessTokens, more_bytes: int, fails: bool
+) -> None:
+    server.answer = {"access_token": "!~", "expires_in": 3599, "padding": ""}
+    padding = MAX_ANSWER_BYTES - len(json.dumps(server.answer)) + more_bytes
+    server.answer["padding"] = " " * padding
+    asking = target(key_file(server.url))
+    if fails:
+        with pytest.raises(AccessTokenUnavailable, match="too large"):
+            await tokens.authorize(asking)
+    else:
+        assert bearer(await tokens.authorize(asking)) == "Bearer !~"
 
 
 @pytest.mark.parametrize("life", ["soon", None, True, [], -1])

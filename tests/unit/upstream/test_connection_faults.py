@@ -117,7 +117,13 @@ STAGES = {
 }
 
 
-@pytest.mark.parametrize("end", ["reset", "close"])
+REASONS = {
+    "reset": "the connection broke: ",
+    "close": ("the provider closed the connection", "the connection ended within a body"),
+}
+
+
+@pytest.mark.parametrize("end", REASONS)
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_connection_that_breaks(stage: str, end: str) -> None:
     answer_bytes, is_unanswered = STAGES[stage]
@@ -138,6 +144,8 @@ async def test_a_connection_that_breaks(stage: str, end: str) -> None:
         with pytest.raises(UpstreamConnectionError) as broke:
             await exchange(connection)
         assert not broke.value.is_malformed
+        if stage != "before the request":  # Else the write of the request may notice the end.
+            assert str(broke.value).startswith(REASONS[end])
         # A reset may overtake earlier bytes.
         assert broke.value.lost.is_answered != is_unanswered or end == "reset"
         connection.release()

@@ -223,6 +223,16 @@ async def test_unused_origins_and_workspaces_are_forgotten() -> None:
         assert not pool._leases
 
 
+async def test_an_origin_without_idle_connections_is_forgotten() -> None:
+    async with Provider() as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        await exchange(connection)
+        connection.release()
+        assert list(pool._idle.by_origin) == [provider.origin()]
+        (await acquire(pool, provider.origin())).close()
+        assert not pool._idle.by_origin
+
+
 async def test_closing_ends_all_connections_and_calls() -> None:
     async with Provider(silent) as provider, pool_of() as pool:
         connections = [await acquire(pool, provider.origin()) for _ in range(3)]

@@ -73,6 +73,16 @@ async def test_a_provider_without_tls_is_unreachable() -> None:
 
 
 @pytest.mark.usefixtures("trusted")
+async def test_a_provider_that_closes_instead_of_a_handshake_is_unreachable() -> None:
+    async def close(peer: Peer) -> None:
+        peer.writer.close()
+
+    async with Provider(close) as provider, pool_of() as pool:
+        error = await fail_to_acquire(pool, Origin("https", "127.0.0.1", provider.port))
+        assert "clos" in error.reason or "reset" in error.reason
+
+
+@pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("is_proper", [True, False])
 async def test_a_body_until_close_is_complete_only_with_close_notify(
     server_tls: ssl.SSLContext, is_proper: bool
