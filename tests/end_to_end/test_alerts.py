@@ -16,7 +16,7 @@ from rig.alerts import PATH_TOKEN, SIGNING_SECRET, TAKEN, TEN_CALLS, Alerting, R
 from rig.canaries import Canaries, all_files_seen
 from rig.commands import run_alone, tollgate
 from rig.configuration import CLI, model, new_key, provider, workspace
-from rig.large import sampled
+from rig.large import large_only, sampled
 from rig.redis_fixtures import StartRedis
 from rig.scripts import UNTIL_CLIENT_LEAVES, completion, whole
 from rig.upstream import RefusingPort, Upstream
@@ -131,6 +131,7 @@ def test_an_event_that_was_found_before_a_kill_is_sent_after_it_with_the_same_id
     assert [line.split(",")[4] for line in listed.stdout.splitlines()] == ["status", "sent"]
 
 
+@large_only
 def test_machines_that_share_redis_send_each_threshold_once(
     start_gateway: StartGateway, upstream: Upstream, receiver: Receiver, start_redis: StartRedis
 ) -> None:

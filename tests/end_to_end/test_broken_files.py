@@ -17,7 +17,7 @@ from rig.bounds import BOUND_S
 from rig.commands import run_alone
 from rig.configuration import Configuration, key_hash
 from rig.gateway import Gateway
-from rig.large import sampled
+from rig.large import large_only, sampled
 from rig.processes import ANY_PORT, MITMDUMP, Mitmdump, run_to_its_end
 from rig.settings_files import replace
 from rig.upstream import Upstream
@@ -214,6 +214,7 @@ def test_a_workspace_that_never_loaded_is_no_first_run_and_stops_no_start(stoppe
         assert "acme.toml: is not TOML" in settings_check(again)
 
 
+@large_only
 def test_two_claimants_at_a_first_start_are_both_refused(stopped: Gateway) -> None:
     for kept in (stopped.folder / "var/last-good").iterdir():
         kept.unlink()

@@ -72,7 +72,7 @@ class Crashing:
 
 
 @large
-@pytest.mark.parametrize(("backend", "rounds"), [("sqlite", sized(6, 20)), ("redis", sized(3, 8))])
+@pytest.mark.parametrize(("backend", "rounds"), [("sqlite", sized(3, 20)), ("redis", sized(1, 8))])
 def test_a_gateway_killed_under_load_loses_no_call_and_no_nano_dollar(
     start_gateway: StartGateway,
     upstream: Upstream,

@@ -13,6 +13,7 @@ import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import CLI, ROOT, Configuration, environment
 from rig.gateway import Gateway
+from rig.large import large_only
 from rig.processes import shown_keys
 from rig.settings_files import contents, edit, replace
 
@@ -129,6 +130,7 @@ def test_the_folder_is_served_with_its_demo_overlay_policy_and_state(key: str, f
     assert key not in b"".join(contents(folder).values()).decode(errors="replace")
 
 
+@large_only
 def test_an_upgrade_brings_the_new_catalog_and_changes_nothing_in_the_folder(
     key: str, checkout: Path, folder: Path
 ) -> None:

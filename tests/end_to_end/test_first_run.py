@@ -16,6 +16,7 @@ from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import environment
 from rig.gateway import Gateway
+from rig.large import large_only
 from rig.money import USD, select
 from rig.processes import Shipped, curl_line, run_to_its_end, shown_keys
 from rig.settings_files import edit
@@ -135,6 +136,7 @@ def test_the_first_workspace_has_five_dollars_once(start: Start, tmp_path: Path)
     assert balance["balance_nanousd"] == 5 * USD - row["retail_nanousd"]
 
 
+@large_only
 def test_deleting_the_first_workspace_brings_a_new_key_and_no_new_money(start: Start, tmp_path: Path) -> None:
     assert start().stop() == 0
     assert save_entry(load_conf(tmp_path / "proxy.conf"), make_credit(DEMO, -4_990_000_000, "spent"))
@@ -164,6 +166,7 @@ def test_no_workspace_is_made_if_the_credit_fails(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("demo.toml"))
 
 
+@large_only
 def test_a_first_run_that_fails_later_has_shown_its_key(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -212,6 +215,7 @@ def test_with_a_provider_key_the_first_run_calls_that_provider(
     assert "this shell's; no gateway runs" in _tollgate(tmp_path, "check")
 
 
+@large_only
 def test_without_a_model_to_answer_there_is_no_demo_and_keys_create_makes_the_first_key(
     start: Start, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.ledger import second_connection
 from rig.raw_clients import RawClient
 from rig.upstream import Upstream
@@ -113,6 +114,7 @@ def counts_of(folder: Path) -> Counter[tuple[str, str, str]]:
     return found
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("backend", ["sqlite", "redis"])
 def test_every_refused_call_is_in_the_ledger(
     start_gateway: StartGateway, upstream: Upstream, request: pytest.FixtureRequest, backend: str

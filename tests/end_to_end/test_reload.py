@@ -14,7 +14,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import environment
 from rig.gateway import Gateway
-from rig.large import sampled
+from rig.large import large_only, sampled
 from rig.raw_clients import RawClient
 from rig.scripts import DONE, USAGE, Gate, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream
@@ -151,6 +151,7 @@ def test_a_reload_names_keys_and_no_value_and_a_failed_one_is_a_metric(own: Gate
     assert last == "settings reloaded: acme.toml: keys[ci].request_cap removed, keys[spare] removed"
 
 
+@large_only
 def test_a_good_edit_next_to_a_bad_one_waits_for_it(own: Gateway, client: httpx.Client) -> None:
     conf = own.folder / "proxy.conf"
     good = conf.read_text()
@@ -178,6 +179,7 @@ def test_a_workspace_file_that_is_gone_takes_its_keys_with_it(own: Gateway, clie
     own.wait_until(lambda: client.post(CHAT, json={"messages": HELLO}).status_code == 401)
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_call_keeps_the_settings_that_it_started_with(
     own: Gateway, upstream: Upstream, stream: bool
@@ -210,6 +212,7 @@ def _is_refused(own: Gateway) -> bool:
     return answer.status_code == 401
 
 
+@large_only
 def test_a_section_that_needs_a_restart_is_logged_and_the_rest_applied(
     own: Gateway, client: httpx.Client
 ) -> None:

@@ -13,6 +13,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import CLI, Configuration, new_key, workspace
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.processes import run_to_its_end
 from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import Gate, chunk, chunked, event, whole
@@ -126,6 +127,7 @@ REFUSED_SECTIONS = {
 }
 
 
+@sampled(every=3)
 @pytest.mark.parametrize(("sections", "reason"), REFUSED_SECTIONS.values(), ids=REFUSED_SECTIONS)
 def test_wrong_settings_are_one_clear_line(tmp_path: Path, sections: dict[str, Any], reason: str) -> None:
     said = _refused(tmp_path, sections=sections)
@@ -148,6 +150,7 @@ REFUSED_ARGUMENTS = {
 }
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("arguments", REFUSED_ARGUMENTS, ids=" ".join)
 def test_wrong_arguments_are_one_clear_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert REFUSED_ARGUMENTS[arguments] in _refused(tmp_path, arguments=arguments)

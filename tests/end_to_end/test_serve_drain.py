@@ -80,6 +80,7 @@ def test_idle_connections_do_not_delay_the_end(start_gateway: StartGateway) -> N
         assert never_used.is_closed_by_peer()
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_call_that_does_not_end_in_time_is_cut_off_and_recorded(
     start_gateway: StartGateway, upstream: Upstream, stream: bool
@@ -149,6 +150,7 @@ def test_a_slow_client_gets_its_last_bytes(
     assert [row["status"] for row in gateway.ledger_rows()] == [200]
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_reads_nothing_does_not_delay_the_end(
     start_gateway: StartGateway, upstream: Upstream, stream: bool

@@ -24,7 +24,7 @@ from addon.store.ledger import file as ledger_file
 
 pytestmark = large
 
-SEEDS = range(sized(8, 20))
+SEEDS = range(sized(4, 20))
 TWICE = SEEDS[::7]
 type Run = Callable[..., Outcome[Ran]]
 

@@ -6,6 +6,7 @@ from typing import Any
 from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
+from rig.large import large_only
 from rig.memory import resident_bytes
 from rig.raw_clients import RawClient
 from rig.scripts import UNTIL_CLIENT_LEAVES, chunk, chunked, event
@@ -24,6 +25,7 @@ def open_stream(gateway: Gateway) -> RawClient:
     return client
 
 
+@large_only
 def test_a_silent_stream_costs_little_memory_and_ends_with_its_client(
     start_gateway: StartGateway, upstreams: dict[str, Any]
 ) -> None:

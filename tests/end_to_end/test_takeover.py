@@ -139,6 +139,7 @@ def test_open_connections_end_with_an_answer_that_says_so(
     assert [row["status"] for row in taking.ledger_rows()] == [200]
 
 
+@large_only
 def test_a_service_manager_learns_the_new_main_process(start_gateway: StartGateway, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         address = str(tmp_path / "notify")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import StartGateway
 from rig.gateway import Gateway
-from rig.large import sampled
+from rig.large import large_only, sampled
 from rig.raw_clients import RawClient
 from rig.upstream import Upstream
 from rig.workers import (
@@ -47,6 +47,7 @@ def test_a_killed_worker_is_replaced_and_breaks_no_call_of_another(pair: Gateway
     assert {pair.wait_for_row(call_id)["status"] for call_id in whole} == {200}
 
 
+@large_only
 def test_no_connection_waits_for_a_missing_worker(
     start_gateway: StartGateway, upstream: Upstream, tmp_path: Path
 ) -> None:
@@ -85,6 +86,7 @@ main()
 """
 
 
+@large_only
 def test_a_frozen_worker_counts_as_missing_and_the_others_end(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_worker_that_hangs_is_killed_and_replaced_and_all_end_well(
     assert gateway.stop() == 0
 
 
+@large_only
 def test_a_supervisor_that_was_stopped_kills_no_worker(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:

@@ -12,6 +12,7 @@ from rig.bounds import BOUND_S
 from rig.canaries import Canaries, all_files_seen
 from rig.configuration import PROVIDER_KEY
 from rig.gateway import Gateway
+from rig.large import large_only
 from rig.settings_files import replace
 from rig.upstream import Upstream
 from rig.workers import CALLERS, TWO, all_serve, make_call, served_by, wait_for_successor, worker_pids
@@ -39,6 +40,7 @@ def test_an_edit_reaches_every_worker_and_is_one_log_line(
     assert (ends[-1].get("worker"), ends[-1]["killed_workers"]) == (None, 0)
 
 
+@large_only
 def test_a_restarted_worker_gets_the_last_good_settings_while_the_files_are_broken(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
@@ -76,6 +78,7 @@ def test_a_snapshot_is_readable_by_its_owner_only_and_shows_no_secret(pair: Gate
     assert not Canaries({"the provider's key": PROVIDER_KEY}).found_in(all_files_seen(file.parent))
 
 
+@large_only
 def test_a_snapshot_that_can_not_be_written_is_reported_and_written_later(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:

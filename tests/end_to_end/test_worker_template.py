@@ -68,6 +68,7 @@ def test_workers_are_forked_and_the_supervisor_is_their_parent(
     assert not Path(f"/proc/{template}").exists()
 
 
+@large_only
 def test_a_template_outlives_the_signals_that_end_a_gateway(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_template_outlives_the_signals_that_end_a_gateway(
     assert gateway.stop() == 0
 
 
+@large_only
 def test_without_its_template_a_gateway_starts_workers_as_new_interpreters(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
@@ -145,6 +147,7 @@ def review(call):
 """
 
 
+@large_only
 def test_a_program_that_a_policy_leaves_behind_is_no_child_of_the_supervisor(
     start_gateway: StartGateway, upstream: Upstream, tmp_path: Path
 ) -> None:
@@ -194,6 +197,7 @@ main()
 """``tollgate`` whose workers show the modules that they imported late, and those of ``UNUSED``, when they serve."""
 
 
+@large_only
 def test_a_worker_has_all_its_modules_from_the_template_and_no_others(
     start_gateway: StartGateway, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def two_workers(start_gateway: StartGateway) -> Iterator[Gateway]:
     assert gateway.stop() == 0
 
 
+@large_only
 def test_every_worker_serves_on_the_announced_port(start_gateway: StartGateway, upstream: Upstream) -> None:
     gateway = start_gateway(arguments=("--port", "0", "--workers", "3"))
     assert sorted(worker_pids(gateway).values()) == sorted(gateway.children())
@@ -77,6 +78,7 @@ def test_workers_serve_tls(
     assert answer.status_code == 200
 
 
+@large_only
 def test_each_worker_has_a_sandbox_of_its_own(start_gateway: StartGateway) -> None:
     gateway = start_gateway(
         arguments=TWO,
@@ -112,6 +114,7 @@ def test_metrics_count_the_keys_of_every_worker_and_shared_circuits_once(pair: G
     assert max(counted("tollgate_circuits_open")) <= 1
 
 
+@large_only
 def test_workers_report_a_lost_ledger(start_gateway: StartGateway) -> None:
     gateway = start_gateway(arguments=TWO)
     (gateway.folder / "var" / "tollgate.db").rename(gateway.folder / "var" / "elsewhere.db")
@@ -162,6 +165,7 @@ def refused_start(folder: Path, **changes: Any) -> str:
     return said[0].removeprefix("tollgate: ")
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("first", [1, 2])
 @pytest.mark.parametrize("second", [1, 2])
 def test_a_second_gateway_on_the_same_port_is_refused(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rig.commands import run_alone, tollgate
 from rig.configuration import ROOT
-from rig.large import sampled
+from rig.large import large_only, sampled
 from rig.settings_files import contents, edit
 
 from addon.settings.settings import load_settings
@@ -52,6 +52,7 @@ def move(checkout: Path, new: Path) -> subprocess.CompletedProcess[str]:
     return run_alone(checkout, "init", str(new), "--from", ".")
 
 
+@large_only
 def test_the_gateway_serves_on_from_the_folder_and_the_checkout_is_as_git_has_it(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_paths_are_rewritten_where_they_must_be_and_the_files_that_they_name_mov
     assert not (checkout / "secrets" / "console").exists()
 
 
+@large_only
 def test_an_edited_catalog_goes_along_as_a_copy(checkout: Path, tmp_path: Path) -> None:
     edit(checkout / "catalog_data/models.toml", 'input_price_per_m = "2.5"', 'input_price_per_m = "3"')
     edit(checkout / "policies/refusal.py", "program's", "operator's")
@@ -175,6 +177,7 @@ def _files(found: dict[Path, bytes]) -> dict[Path, bytes]:
     }
 
 
+@large_only
 def test_without_git_the_old_proxy_conf_stays_and_the_command_says_so(checkout: Path, tmp_path: Path) -> None:
     shutil.rmtree(checkout / ".git")
     done = move(checkout, tmp_path / "srv")
@@ -184,6 +187,7 @@ def test_without_git_the_old_proxy_conf_stays_and_the_command_says_so(checkout: 
     assert load_settings(tmp_path / "srv" / "proxy.conf", {}).workspaces.keys() == {"acme"}
 
 
+@large_only
 def test_sockets_stay_behind(checkout: Path, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(os.path.relpath(checkout / "var" / "takeover-x.sock"))

@@ -68,6 +68,7 @@ async def test_a_killed_process_is_replaced_and_its_pages_are_made_again(
     assert [record.getMessage() for record in caplog.records] == ["the process of pages has ended with -9"]
 
 
+@large_only
 async def test_a_policy_that_hangs_ends_only_its_own_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
