@@ -17,6 +17,7 @@ PACKAGES = (
         "addon.gateway",
         "addon.console",
         "addon.explain",
+        "addon.reconcile",
     ),
     *("addon.calls", "addon.wire", "addon.upstream", "addon.dialects", "addon.answers"),
     *("addon.alerts", "addon.store", "addon.edits", "addon.settings", "addon.telemetry", "addon.sandbox"),
@@ -59,7 +60,7 @@ PURE_MODULES = {
     *("addon.sandbox.request", "addon.sandbox.reply", "addon.sandbox.schema", "addon.sandbox.completion"),
 }
 """Pure modules outside the pure packages: they turn bytes and values into bytes and values."""
-PURE_PACKAGES = ("addon.dialects", "addon.answers")
+PURE_PACKAGES = ("addon.dialects", "addon.answers", "addon.reconcile")
 """Packages with only pure modules."""
 
 
