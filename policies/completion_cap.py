@@ -6,6 +6,7 @@ Source: contract, "Endpoints" (effective completion cap).
 from collections.abc import Callable
 from typing import Final, overload
 
+from policies.family import Family
 from policies.model import Model
 
 LEAST_WINDOW_CAP_TOKENS: Final = 256
@@ -53,3 +54,9 @@ def find_window_cap(
     if cap is not None and window - body_bytes >= cap:
         return None
     return max(window - estimate_prompt(), LEAST_WINDOW_CAP_TOKENS)
+
+
+def needs_stream(family: Family, cap_tokens: int | None) -> bool:
+    """Return whether a completion with this cap is answered as a stream only."""
+    most_tokens = family.max_whole_completion_tokens
+    return most_tokens is not None and cap_tokens is not None and cap_tokens > most_tokens

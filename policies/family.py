@@ -67,6 +67,7 @@ class Family:
     |---|---|
     | ``cap_field`` | the name of the field for the completion cap |
     | ``cap_within_window`` | prompt and cap together must fit into the window of the model |
+    | ``max_whole_completion_tokens`` | the largest cap of a call that is not streamed; others are called streamed |
     | ``drops`` | fields that are never sent |
     | ``clamps`` | the lowest and highest value of a field |
     | ``renames`` | the provider's name of a field |
@@ -108,6 +109,7 @@ class Family:
     name: str
     cap_field: CapField = "max_tokens"
     cap_within_window: bool = False
+    max_whole_completion_tokens: int | None = None
     drops: frozenset[str] = frozenset()
     clamps: Mapping[str, tuple[float, float]] = _NO_ENTRIES
     renames: Mapping[str, str] = _NO_ENTRIES

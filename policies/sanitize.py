@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from policies.completion_cap import needs_stream
 from policies.family import RESERVED, Family
 from policies.field_change import CHAT_BODY, STREAMING_CHUNK, FieldChange, name_family_rule
 from policies.field_rules import LIMITED, clamp_value, is_listed, sanitize_field
@@ -45,6 +46,7 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
     """Return the upstream body for a client's validated, known, non-null fields (and the family's extra ones).
 
     ``cap``, in tokens, is sent in the one field that the family wants. A cap, model or stream in ``fields`` is ignored.
+    ``stream``: the client asked for one. Where the cap needs one, the body asks for one too.
     ``fields`` and its values are never changed. Raises Refusal ``validation_failed``, naming the field, for a form that
     the family refuses. Source: contract, "Chat request body".
     """
@@ -72,7 +74,7 @@ def sanitize_by_field(fields: Mapping[str, Any], model: Model, cap: int | None, 
         body["messages"] = add_schema(body["messages"], agreed["response_format"], role)
         changes.append(_schema_in_prompt(family))
     own = _gateway_fields(family, cap, stream)
-    changes += [_gateway_change(name, family) for name in own]
+    changes += [_gateway_change(name, family, stream) for name in own]
     body |= own
     return Sanitized(body, lambda: tuple(changes))
 
@@ -178,15 +180,18 @@ def _model_change(model: Model) -> FieldChange:
 def _gateway_fields(family: Family, cap: int | None, stream: bool) -> dict[str, Any]:
     """Return the fields that the gateway itself sets."""
     own: dict[str, Any] = {} if cap is None else {family.cap_field: cap}
-    if stream:
+    if stream or (family.max_whole_completion_tokens is not None and needs_stream(family, cap)):
         own["stream"] = True
         if family.asks_stream_usage:
             own["stream_options"] = {"include_usage": True}
     return own
 
 
-def _gateway_change(name: str, family: Family) -> FieldChange:
+def _gateway_change(name: str, family: Family, stream: bool) -> FieldChange:
     """Return the change of a field of ``_gateway_fields``."""
+    if name == "stream" and not stream:
+        reason = "a completion of that size is answered as a stream only; the gateway puts it together"
+        return FieldChange(name, "set", reason, name_family_rule(family, "max_whole_completion_tokens"))
     if name == "stream":
         return FieldChange(name, "set", "the client asked for a stream", CHAT_BODY)
     if name == "stream_options":

@@ -3,6 +3,7 @@
 from datetime import datetime
 from types import MappingProxyType
 
+from addon.answers.assembled import AssembledAnswerReader
 from addon.answers.context import AnswerContext
 from addon.answers.error import ErrorAnswerReader, UnreadableAnswerReader
 from addon.answers.guarded_reader import GuardedReader
@@ -33,7 +34,7 @@ def open_reader(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: d
 
 def _context(call: Call, attempt: UpstreamAttempt) -> AnswerContext:
     """Return the context of the answer. The client sees the slug as the only name of the model."""
-    model, streams = attempt.target.model, call.exchange.stream
+    model, streams = attempt.target.model, attempt.streams
     return AnswerContext(
         model_slug=model.slug,
         family=model.family,
@@ -42,7 +43,7 @@ def _context(call: Call, attempt: UpstreamAttempt) -> AnswerContext:
         created_s=int(call.exchange.created_at.timestamp()),
         choices=call.chat.choices(model.family) if streams else None,
         answer_id=f"chatcmpl-{call.exchange.id}",
-        include_usage=streams and call.chat.include_usage,
+        include_usage=call.exchange.stream and call.chat.include_usage,
     )
 
 
@@ -52,7 +53,10 @@ def _reader_of(call: Call, attempt: UpstreamAttempt, status: int, context: Answe
     dialect = DIALECTS[attempt.target.model.provider.dialect]
     if call.exchange.stream:
         return dialect.stream(context)
-    return dialect.whole(context, call.settings.conf.upstream.max_response_bytes)
+    max_bytes = call.settings.conf.upstream.max_response_bytes
+    if attempt.streams:
+        return AssembledAnswerReader(dialect.stream(context), context, max_bytes)
+    return dialect.whole(context, max_bytes)
 
 
 def _decompressed(reader: AnswerReader, encoding: str) -> AnswerReader:

@@ -21,6 +21,7 @@ class UpstreamAttempt(Struct):
     | ``key_target`` | the same target with the platform key that was chosen for it |
     | ``cap_tokens`` | the cap on its completion by the client, operators' policies and the window, None for no limit |
     | ``dropped`` | the value of ``X-Gateway-Dropped`` |
+    | ``streams`` | its answer is asked for as a stream, also where the client wants it whole |
     | ``trace_fields`` | the lines of the request's head that carry the client's trace |
     | ``is_sent`` | its request may have reached the provider |
     | ``head_s`` | when the head of its answer came, by the clock of ``Exchange.started_s`` |
@@ -36,6 +37,7 @@ class UpstreamAttempt(Struct):
     sanitized: Sanitized
     request: UpstreamRequest
     dropped: str | None
+    streams: bool = False
     trace_fields: bytes = b""
     is_sent: bool = False
     head_s: float | None = None

@@ -58,7 +58,7 @@ class AttemptRunner:
         self._unsent = b""
         """A piece of a streamed answer that the client has no room for now."""
         self._last = b""
-        """The last bytes of a streamed answer."""
+        """The last bytes of a streamed answer. None of any other."""
 
     async def run(self) -> ErrorAnswer | None:
         """Return how the attempt failed, or None once the client has its whole answer and the call is settled.
@@ -177,7 +177,7 @@ class AttemptRunner:
                     await self._handle_silence()
         if reader.failure and not reader.is_done:
             return reader.failure
-        last = self._last if reader.is_done else await run_heavy_work(reader.buffered_bytes, reader.finish)
+        last = self._last or await run_heavy_work(reader.buffered_bytes, reader.finish)
         return await self._end(reader, last)
 
     def _relay_now(self, connection: UpstreamConnection, reader: AnswerReader) -> bool:
@@ -188,7 +188,7 @@ class AttemptRunner:
         """
         try:
             while not (self._unsent or reader.is_done or reader.failure):
-                piece = connection.take(SLICE_BYTES if self.call.exchange.stream else None)
+                piece = connection.take(SLICE_BYTES if self.attempt.streams else None)
                 if not piece:
                     return piece is not None
                 self._relay_piece(reader, piece)

@@ -100,16 +100,19 @@ async def _read_rest(
         head = await connection.head()
         attempt.head_s = clock.monotonic_s()
         reader = open_reader(call, attempt, head, clock.now())
-    await _read_to_end(reader, connection, call.exchange.stream)
+    max_bytes = STREAM_MAX_BYTES if call.exchange.stream else None
+    await _read_to_end(reader, connection, SLICE_BYTES if attempt.streams else None, max_bytes)
 
 
-async def _read_to_end(reader: AnswerReader, connection: UpstreamConnection, is_stream: bool) -> None:
+async def _read_to_end(
+    reader: AnswerReader, connection: UpstreamConnection, slice_bytes: int | None, max_bytes: int | None
+) -> None:
     """Feed ``reader`` until it knows enough. The caller releases the connection."""
     read_bytes = 0
-    while piece := await connection.read(SLICE_BYTES if is_stream else None):
+    while piece := await connection.read(slice_bytes):
         reader.feed(piece)
         read_bytes += len(piece)
-        if reader.is_done or reader.failure or (is_stream and read_bytes > STREAM_MAX_BYTES):
+        if reader.is_done or reader.failure or (max_bytes is not None and read_bytes > max_bytes):
             return
         if connection.has_unread:
             await connection.next_input()

@@ -165,8 +165,11 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
         )
     if chat.large is not None:
         request = replace(request, content=chat.large.restore(request.content))
+    streams = "stream" in sanitized.body
     trace_fields = _trace_fields(call.exchange) if call.exchange.trace else b""
-    return UpstreamAttempt(target, key_target, hold, cap_tokens, sanitized, request, dropped, trace_fields)
+    return UpstreamAttempt(
+        target, key_target, hold, cap_tokens, sanitized, request, dropped, streams, trace_fields
+    )
 
 
 def _trace_fields(exchange: Exchange) -> bytes:

@@ -132,6 +132,7 @@ class FamilyTable(Table):
 
     cap_field: CapField = "max_tokens"
     cap_within_window: bool = False
+    max_whole_completion_tokens: Count | None = None
     drops: Words = frozenset()
     clamps: dict[Text, Range] = {}
     renames: dict[Text, Text] = {}

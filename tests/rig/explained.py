@@ -14,7 +14,8 @@ FAMILIES = tomllib.loads((ROOT / "catalog_data" / "families.toml").read_text(enc
 MODELS = {
     "gpt": model(provider="OPENAI", upstream_model_id="gpt-2026", max_completion_tokens=16_384),
     "thinker": model(provider="OPENAI", family="openai-reasoning"),
-    "mistral": model(provider="OPENAI", family="mistral"),
+    "mistral": model(provider="OPENAI", family="mistral", context_window=16_384),
+    "fire": model(provider="OPENAI", family="fireworks"),
     "claude": model(provider="CLAUDE", family="claude-sampling", max_completion_tokens=8_000),
     "gem": model(provider="GOOGLE", family="gemini", upstream_model_id="gem-9"),
     "dear": model(provider="OPENAI", input_price_per_m="1000", output_price_per_m="10000"),

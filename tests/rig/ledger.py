@@ -82,6 +82,7 @@ def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
         "sanitized": Sanitized({}, tuple),
         "request": UpstreamRequest(UpstreamEndpoint("https://example.invalid/", ()), b""),
         "dropped": None,
+        "streams": exchange.stream,
         "is_sent": True,
     }
     return UpstreamAttempt(**facts | changes)

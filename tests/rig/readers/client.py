@@ -1,5 +1,6 @@
 """A client's answer, as the official OpenAI SDK read it."""
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +17,12 @@ def read_whole(answer: ChatCompletion) -> Answer:
         choice["index"]: _choice(choice["message"], choice.get("finish_reason")) for choice in made["choices"]
     }
     return Answer(choices, made.get("usage"))
+
+
+def chunks_in(stream: bytes) -> list[ChatCompletionChunk]:
+    """Return the chunks of a stream as the gateway sends it."""
+    events = (event[6:] for event in stream.split(b"\n\n") if event.startswith(b"data: {"))
+    return [ChatCompletionChunk.construct(**json.loads(text)) for text in events]
 
 
 def read_stream(chunks: Iterable[ChatCompletionChunk]) -> Answer:

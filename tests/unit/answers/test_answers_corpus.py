@@ -12,17 +12,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletion
 from rig.configuration import ROOT
 from rig.corpus import DIALECTS as APIS
 from rig.corpus import FOLDER, needs_corpus, read_recorded_file, recorded_files
 from rig.large import large, sized
-from rig.readers import ReadChoice
+from rig.readers import ReadChoice, client, difference
 from rig.readers.events import event_texts
 from rig.readers.frames import difference_of_frames
 from rig.readers.plain import is_plain
 from rig.replay import Run, cut_at, random_pieces
 from rig.usage_table import expected
 
+from addon.answers.assembled import AssembledAnswerReader
 from addon.answers.context import AnswerContext
 from addon.answers.reader import AnswerReader
 from addon.answers.whole import BILLING_NOTE
@@ -190,3 +192,24 @@ def assert_only_the_note_was_added(before: Any, after: Any) -> None:
         message = old["message"]
         assert not any(message.get(key) for key in ("content", "reasoning_content", "tool_calls"))
         assert new == {**old, "message": {**message, "reasoning_content": BILLING_NOTE}}
+
+
+@each_file
+def test_a_recorded_stream_makes_the_whole_answer_that_it_adds_up_to(name: str) -> None:
+    check_each(name, assert_adds_up, stream=True)
+
+
+def assert_adds_up(run: Run) -> None:
+    body, context = run.text.encode(), source(run)
+    relayed_stream, streamed = relayed(run, [body])
+    reader = AssembledAnswerReader(DIALECTS[run.dialect].stream(context), context, MAX_BYTES)
+    shown = b"".join(map(reader.feed, random_pieces(body, run.id, count=40))) + reader.finish()
+    assert reader.failure == streamed.failure
+    if reader.failure is not None:
+        assert (shown, reader.usage) == (b"", None)
+        return
+    assert facts(reader) == facts(streamed)
+    made = client.read_whole(ChatCompletion.construct(**json.loads(shown)))
+    for choice in made.choices.values():
+        choice.reasoning = "" if choice.reasoning == BILLING_NOTE else choice.reasoning
+    assert difference(made, client.read_stream(client.chunks_in(relayed_stream))) is None

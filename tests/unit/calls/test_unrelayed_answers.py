@@ -14,7 +14,7 @@ from addon.answers.context import AnswerContext
 from addon.calls import unrelayed_answers
 from addon.calls.unrelayed_answers import MAX_WHOLE_ANSWERS, STREAM_MAX_BYTES, UnrelayedAnswers
 from addon.dialects import openai
-from addon.upstream.connection import HIGH_WATER_BYTES
+from addon.upstream.connection import HIGH_WATER_BYTES, SLICE_BYTES
 from policies.family import Family
 
 
@@ -91,7 +91,7 @@ async def test_a_stream_is_read_on_for_its_bound_of_bytes_at_most() -> None:
         connection.send(REQUEST, b"{}")
         await connection.head()
         reader = openai.stream(AnswerContext("slug", Family("plain")))
-        await unrelayed_answers._read_to_end(reader, connection, is_stream=True)
+        await unrelayed_answers._read_to_end(reader, connection, SLICE_BYTES, STREAM_MAX_BYTES)
         read_bytes = reader.relayed_text_chars // 1_000 * len(event)
         assert STREAM_MAX_BYTES - len(event) <= read_bytes <= STREAM_MAX_BYTES + 8 * HIGH_WATER_BYTES
         connection.release()
