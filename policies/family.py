@@ -14,7 +14,9 @@ ToolChoiceForm = Literal["auto", "none", "required", "named"]
 ToolChoiceSent = Literal["auto", "none", "required", "any", "refused"]
 ResponseFormatForm = Literal["text", "json_object", "json_schema", "with_tools"]
 ResponseFormatSent = Literal["json_object", "in_prompt", "dropped", "refused"]
+StrictTools = Literal["any", "all", "none"]
 
+EFFORT: Final = "reasoning_effort"
 CAP_FIELDS: Final[tuple[CapField, ...]] = get_args(CapField)
 
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -79,6 +81,10 @@ class Family:
     | ``tool_types`` | the accepted types of tools; a provider runs and bills other types itself |
     | ``tool_choices``, ``response_formats`` | what is sent for a form, such as ``"in_prompt"``, or ``"refused"`` |
     | ``effort_budgets`` | tokens of each reasoning effort in native dialects; if empty, the effort's name is sent |
+    | ``effort_off`` | fields that are sent in place of a reasoning effort of ``"none"`` |
+    | ``refused_values`` | values that are refused by name, by the dotted path of their place |
+    | ``strict_tools`` | which tools may be ``strict``: any of them, only all of them together, or none |
+    | ``tool_schema_keys`` | the keys that the top of a tool's schema may have; all where it is empty |
 
     Fields of a message:
 
@@ -89,6 +95,7 @@ class Family:
     | ``message_renames`` | the provider's name of a field |
     | ``roles`` | the role that is sent in place of another |
     | ``late_system_role`` | the role that replaces ``system`` after the first message of another role |
+    | ``one_system_message`` | a second system message is a late one, also at the front |
     | ``tool_result_media`` | pictures and files are in the result of a tool; else they follow it, in ``gemini`` |
     | ``joins_text_parts`` | text parts are sent as one string |
     | ``needs_reasoning_content`` | an assistant message with tool calls must have it, even empty |
@@ -129,6 +136,7 @@ class Family:
     message_renames: Mapping[str, str] = _NO_ENTRIES
     roles: Mapping[str, str] = _DEVELOPER_IS_SYSTEM
     late_system_role: str | None = None
+    one_system_message: bool = False
     tool_result_media: bool = False
     joins_text_parts: bool = False
     needs_reasoning_content: bool = False
@@ -139,6 +147,10 @@ class Family:
     tool_types: tuple[str, ...] = ("function", "custom")
     think_tags: bool = False
     effort_budgets: Mapping[str, int] = _NO_ENTRIES
+    effort_off: Mapping[str, Any] = _NO_ENTRIES
+    refused_values: Mapping[str, tuple[str, ...]] = _NO_ENTRIES
+    strict_tools: StrictTools = "any"
+    tool_schema_keys: tuple[str, ...] = ()
     cached_tokens_at: tuple[str, ...] = ()
     reasoning_tokens_at: tuple[str, ...] = ()
     estimator: Estimator = Estimator()
@@ -147,8 +159,10 @@ class Family:
 
     @cached_property
     def changed_fields(self) -> frozenset[str]:
-        """The fields of a request that are dropped or renamed, or that set other ones."""
-        return self.drops.union(self.renames, self.implies)
+        """The fields of a request that are dropped, renamed or refused, or that set other ones."""
+        refused = (place.partition(".")[0] for place in self.refused_values)
+        effort = {EFFORT} if self.effort_off else set()
+        return self.drops.union(self.renames, self.implies, refused, effort)
 
     @cached_property
     def limited_fields(self) -> frozenset[str]:
@@ -191,7 +205,7 @@ def check_family(family: Family) -> None:
     held = NEVER_DROPPED | RESERVED
     renamed = family.renames.keys() | set(family.renames.values())
     conflicting = {name for names in family.conflicts.values() for name in names}
-    implied = {name for fields in family.implies.values() for name in fields}
+    implied = {name for fields in (*family.implies.values(), family.effort_off) for name in fields}
     touched = family.drops | family.clamps.keys() | renamed | family.extra | family.values.keys()
     # The hold of a call is computed from ``n``, so ``n`` keeps its name, and is sent as it is counted.
     wrong = (touched | conflicting | implied) & held | (renamed | conflicting | implied) & {"n"}

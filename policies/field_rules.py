@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from policies.family import Family
 from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, FieldChange, name_family_rule
+from policies.function_tools import fit_functions
 from policies.messages import (
     are_plain,
     check_roles,
@@ -87,10 +88,15 @@ def _sanitize_tools(name: str, value: Any, model: Model) -> Accepted:
             taken = " or ".join(f"'{kind}'" for kind in model.family.tool_types)
             raise Refusal("validation_failed", f"{field}: {model.slug} takes tools of type {taken}.", field)
     sent = value if "cache_control" in model.family.message_extra else remove_cache_control(value)
-    if sent is value:
-        return {name: value}, [_kept(name, model.family)]
-    reason, source = f"{model.family.name} does not take it", name_family_rule(model.family, "message_extra")
-    return {name: sent}, [FieldChange(f"{name}.cache_control", "dropped", reason, source)]
+    changes = []
+    if sent is not value:
+        reason, source = (
+            f"{model.family.name} does not take it",
+            name_family_rule(model.family, "message_extra"),
+        )
+        changes.append(FieldChange(f"{name}.cache_control", "dropped", reason, source))
+    sent, fitted = fit_functions(sent, model.family)
+    return {name: sent}, [*changes, *fitted] or [_kept(name, model.family)]
 
 
 def _sanitize_tool_choice(name: str, value: Any, model: Model) -> Accepted:

@@ -154,9 +154,10 @@ class _MessageRewriter:
     def _role(self, given: str) -> dict[str, Any]:
         role = self._family.roles.get(given, given)
         rule: tuple[str, ...] = ("roles", given)
-        if role != "system":
+        is_late, self._system_is_over = self._system_is_over, role != "system" or self._system_is_over
+        if role == "system" and self._family.one_system_message:
             self._system_is_over = True
-        elif self._system_is_over and self._family.late_system_role not in (None, role):
+        if role == "system" and is_late and self._family.late_system_role not in (None, role):
             role, rule = self._family.late_system_role, ("late_system_role",)
         if role == given:
             return {}

@@ -118,6 +118,7 @@ class Model:
     byok_only: bool
     active: bool
     context_window: int | None = None
+    lacks: frozenset[str] = frozenset()
 
     @property
     def needs_own_key(self) -> bool:

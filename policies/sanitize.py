@@ -11,11 +11,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from policies.completion_cap import needs_stream
-from policies.family import RESERVED, Family
+from policies.family import EFFORT, RESERVED, Family
 from policies.field_change import CHAT_BODY, STREAMING_CHUNK, FieldChange, name_family_rule
 from policies.field_rules import LIMITED, clamp_value, is_listed, sanitize_field
 from policies.messages import are_plain
 from policies.model import Model
+from policies.model_lacks import check_lacks
 from policies.refusal import Refusal
 from policies.schema_prompt import add_schema
 
@@ -62,7 +63,9 @@ def sanitize_by_field(fields: Mapping[str, Any], model: Model, cap: int | None, 
     family = model.family
     body: dict[str, Any] = {"model": model.upstream_model_id}
     changes = [_model_change(model)]
+    check_lacks(fields, model, stream=stream)
     agreed, disagreed = _resolve_conflicts(fields, family)
+    _check_values(agreed, model)
     _check_format(agreed, model)
     changes += disagreed
     for name, value in agreed.items():
@@ -114,6 +117,11 @@ def _resolve_conflicts(fields: Mapping[str, Any], family: Family) -> tuple[dict[
             changes.append(FieldChange(name, "dropped", reason, name_family_rule(family, "drops")))
         elif name not in RESERVED:
             agreed[name] = value
+    if family.effort_off and agreed.get(EFFORT) == "none":
+        reason, source = f"{family.name} turns reasoning off so", name_family_rule(family, "effort_off")
+        changes.append(FieldChange(EFFORT, "renamed", reason, source))
+        agreed = {name: value for name, value in agreed.items() if name != EFFORT}
+        agreed |= family.effort_off
     for cause, implied in family.implies.items():
         if _is_on(agreed.get(cause)):
             reason = f"{family.name} wants it so with {cause}"
@@ -152,6 +160,15 @@ def _wants_schema_in_prompt(fields: Mapping[str, Any], family: Family) -> bool:
 def _schema_in_prompt(family: Family) -> FieldChange:
     source = name_family_rule(family, "response_formats", "json_schema")
     return FieldChange("messages", "set", f"{family.name} gets the JSON schema in its system message", source)
+
+
+def _check_values(fields: Mapping[str, Any], model: Model) -> None:
+    for place, refused in model.family.refused_values.items():
+        value: Any = fields
+        for name in place.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if isinstance(value, str) and value in refused:
+            raise Refusal("validation_failed", f"{place}: {model.slug} does not take '{value}'.", place)
 
 
 def _check_format(fields: Mapping[str, Any], model: Model) -> None:

@@ -215,6 +215,7 @@ class CatalogBuilder:
             byok_only=table.byok_only,
             active=table.active and (self.sandbox_enabled or not provider.builtin),
             context_window=table.context_window,
+            lacks=frozenset(table.lacks),
         )
 
 

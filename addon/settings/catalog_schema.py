@@ -15,6 +15,7 @@ from addon.settings.value_types import (
     BaseUrl,
     ChatPath,
     Count,
+    Distinct,
     DottedPath,
     HeaderName,
     HeaderValue,
@@ -37,10 +38,12 @@ from policies.family import (
     Estimator,
     ResponseFormatForm,
     ResponseFormatSent,
+    StrictTools,
     ToolChoiceForm,
     ToolChoiceSent,
 )
 from policies.model import Auth
+from policies.model_lacks import Lack
 
 _DEFAULT = Estimator()
 
@@ -152,6 +155,7 @@ class FamilyTable(Table):
     message_renames: dict[Text, Text] = {}
     roles: dict[Text, Text] = {"developer": "system"}
     late_system_role: Text | None = None
+    one_system_message: bool = False
     tool_result_media: bool = False
     joins_text_parts: bool = False
     needs_reasoning_content: bool = False
@@ -162,6 +166,10 @@ class FamilyTable(Table):
     tool_types: Listed[Text] = ("function", "custom")
     think_tags: bool = False
     effort_budgets: dict[Text, Tokens] = {}
+    effort_off: dict[Text, Any] = {}
+    refused_values: dict[DottedPath, Listed[Text]] = {}
+    strict_tools: StrictTools = "any"
+    tool_schema_keys: Listed[Text] = ()
     cached_tokens_at: Listed[DottedPath] = ()
     reasoning_tokens_at: Listed[DottedPath] = ()
     estimator: EstimatorTable = EstimatorTable()
@@ -179,6 +187,7 @@ class ModelTable(Table):
     cache_write_price_per_m: Price | None = None
     max_completion_tokens: Count
     context_window: Count | None = None
+    lacks: Distinct[Lack] = ()
     byok_only: bool = False
     active: bool = True
 

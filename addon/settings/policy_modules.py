@@ -34,6 +34,8 @@ OWN_MODULES: Final = frozenset(
         *(
             "field_change",
             "field_rules",
+            "function_tools",
+            "model_lacks",
             "key_claims",
             "key_cooldown",
             "key_models",

@@ -38,6 +38,7 @@ DIRECT = (
     ("Vertex", "vertex", "claude", "claude-sampling"),
     ("Vertex", "vertex", GEMINI_2, "gemini-2"),
     ("Vertex", "vertex", "", "gemini"),
+    ("Mistral", "mistral", "mistral-small", "mistral-reasoning"),
     ("Mistral", "mistral", "", "mistral"),
     ("Groq", "groq", "", "groq"),
     ("DeepSeek", "deepseek", "", "deepseek"),

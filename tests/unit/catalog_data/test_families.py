@@ -130,7 +130,7 @@ def test_each_form_of_tool_choice_is_sent_or_refused(name: str, choice: Any) -> 
         ("kimi-k3", {"thinking": ENABLED}, {"thinking": None}),
         ("mistral", {"tools": TOOLS, "tool_choice": "required"}, {"tool_choice": "any"}),
         (
-            "mistral",
+            "mistral-reasoning",
             {"reasoning_effort": "medium", "seed": 7},
             {"reasoning_effort": "high", "random_seed": 7},
         ),
