@@ -5,6 +5,7 @@
 #   ./run.sh                    serve with the file that TOLLGATE_CONF names, else with the proxy.conf in this folder
 #   ./run.sh test [ARGS]        linters, type checker, whole test suite (ARGS go to pytest)
 #   ./run.sh test --large       what is large by nature, such as all recordings; the suite runs a sample of it
+#   ./run.sh test NAME [ARGS]   the same for one folder of tests, such as vendors
 #   ./run.sh bench [ARGS]       the benchmark
 #   ./run.sh mutate [ARGS]      put small faults into the code, and say which of them no test catches
 #   ./run.sh lock               renew the lock files (needs uv)
@@ -228,6 +229,17 @@ tollgate() {
 run_tests() {
     ensure_environment requirements-test
     cd "$root"
+    # The bare name of a folder in tests/ is what is large in it, at its whole size.
+    case ${1:-} in
+        '' | -* | *[!a-z_]*) ;;
+        *)
+            if [ -d "tests/$1" ]; then
+                folder=tests/$1
+                shift
+                set -- "$folder" --large "$@"
+            fi
+            ;;
+    esac
     export PYTHONPATH="$root"
     # Keep compiled tests. Otherwise each process compiles all of them again, for more than ten seconds of CPU.
     unset PYTHONDONTWRITEBYTECODE
