@@ -67,7 +67,7 @@ def list_models(conf_file: Path, form: Form) -> None:
 @conf_option
 @listing_options
 def check(conf_file: Path, form: Form) -> None:
-    """Compare wholesale prices with the installed genai-prices. Exit with status 1 when they disagree."""
+    """Compare wholesale prices and windows with the installed genai-prices. Exit with status 1 when they disagree."""
     comparison = compare_prices(_load_models(conf_file), datetime.now(UTC).date())
     if form == "json":
         click.echo(_format_comparison_json(comparison))
@@ -102,7 +102,7 @@ def _format_comparison(comparison: Comparison, form: Form) -> str:
         parts.append("Not in genai-prices:\n" + "\n".join(f"  {slug}" for slug in comparison.unknown))
     parts.append(
         f"{comparison.checked} models compared with genai-prices {version('genai-prices')}: "
-        f"{len(comparison.disagreements)} prices disagree, {len(comparison.unknown)} models unknown."
+        f"{len(comparison.disagreements)} figures disagree, {len(comparison.unknown)} models unknown."
     )
     return "\n\n".join(parts)
 

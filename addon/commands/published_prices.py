@@ -33,7 +33,7 @@ class PublishedPrices:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A price, in USD per million tokens, that differs between the catalog and the published data.
+    """A price in USD per million tokens, or a window in tokens, that differs between the catalog and published data.
 
     ``catalog`` or ``published`` is None when it has no such price. A price of cache writes counts as none when it is
     the input price.
@@ -70,6 +70,7 @@ def compare_prices(models: Iterable[Model], day: date) -> Comparison:
         if published := find_published(model.provider.base_url, model.upstream_model_id, day):
             checked += 1
             disagreements += _compare_model(model, published)
+            disagreements += _compare_window(model)
         else:
             unknown.append(model.slug)
     return Comparison(checked, tuple(disagreements), tuple(unknown))
@@ -105,6 +106,27 @@ def _find_model(base_url: str, upstream_model_id: str) -> "ModelInfo | None":
             if found is not None:
                 return found
     return None
+
+
+def find_published_window(base_url: str, upstream_model_id: str) -> int | None:
+    """Return the context window of a model, in tokens."""
+    info = _find_model(base_url, upstream_model_id)
+    return info.context_window if info else None
+
+
+def _compare_window(model: Model) -> Iterator[Disagreement]:
+    """Yield the window of a model if it is wider than the published one, or lacks where the family needs it.
+
+    The package rounds some windows down, by less than a twentieth. A narrower window refuses no call.
+    """
+    published = find_published_window(model.provider.base_url, model.upstream_model_id)
+    if published is None:
+        return
+    window = model.context_window
+    if model.family.cap_within_window if window is None else 20 * window > 21 * published:
+        stated = None if window is None else Decimal(window)
+        named = (model.slug, model.provider.name, model.upstream_model_id, "context window")
+        yield Disagreement(*named, stated, Decimal(published))
 
 
 def _compare_model(model: Model, published: PublishedPrices) -> Iterator[Disagreement]:

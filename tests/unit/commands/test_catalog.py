@@ -60,6 +60,28 @@ def test_each_price_that_differs_is_listed_with_both_figures() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("window", "counts_both", "listed"),
+    [
+        (128_000, True, False),
+        (134_400, True, False),  # rounded by a twentieth
+        (134_401, False, True),
+        (64_000, True, False),
+        (None, True, True),
+        (None, False, False),
+    ],
+)
+def test_a_window_that_is_too_wide_or_lacks_is_listed(
+    window: int | None, counts_both: bool, listed: bool
+) -> None:
+    family = Family("plain", cap_within_window=counts_both)
+    made = _model("https://api.openai.com/v1", "gpt-4o-mini", Prices(150_000, 75_000, 600_000))
+    found = compare_prices([replace(made, context_window=window, family=family)], READ_ON).disagreements
+    stated = None if window is None else Decimal(window)
+    expected = [("context window", stated, Decimal(128_000))] if listed else []
+    assert [(one.price, one.catalog, one.published) for one in found] == expected
+
+
 def test_an_unpublished_cached_price_is_the_input_price() -> None:
     model = _model(
         "https://api.cohere.ai/compatibility/v1", "command-a-03-2025", Prices(2_500_000, 1, 10_000_000)
@@ -128,7 +150,7 @@ def test_check_prints_a_table_and_exits_with_1_when_prices_disagree(run: Run, wr
     assert re.search(r"mistral-large-2512 +MISTRAL +mistral-large-2512 +input +9 +0\.5", result.output)
     assert "made-up-9000" in result.output
     assert "1 models compared" in result.output
-    assert "1 prices disagree, 1 models unknown" in result.output
+    assert "1 figures disagree, 1 models unknown" in result.output
 
 
 def test_check_prints_the_same_as_json(run: Run, wrong: Path) -> None:
@@ -150,7 +172,7 @@ def test_check_exits_with_0_when_all_prices_agree(run: Run, wrong: Path) -> None
     models.write_text(right, encoding="utf-8")
     result = run("check", conf=wrong)
     assert result.exit_code == 0
-    assert "0 prices disagree, 1 models unknown" in result.output
+    assert "0 figures disagree, 1 models unknown" in result.output
 
 
 def test_list_prints_the_public_rows_with_retail_prices(run: Run) -> None:
