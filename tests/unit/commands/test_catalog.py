@@ -139,6 +139,7 @@ def wrong(tmp_path: Path) -> Path:
         (folder / name).write_text((CATALOG / name).read_text(encoding="utf-8"), encoding="utf-8")
     row = '["{0}"]\nprovider = "MISTRAL"\nupstream_model_id = "{0}"\nfamily = "mistral"\ninput_price_per_m = "9"\n'
     row += 'output_price_per_m = "1.5"\ncached_input_price_per_m = "0.05"\nmax_completion_tokens = 100\n'
+    row += "context_window = 1000\n"
     text = row.format("mistral-large-2512") + row.format("made-up-9000")
     (folder / "models.toml").write_text(text, encoding="utf-8")
     return _conf(tmp_path, folder)
