@@ -14,7 +14,7 @@ from addon.commands.catalog_files import MODELS, edited_models, is_for_upgrades,
 from addon.commands.catalog_update import format_price
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option
-from addon.commands.published_prices import find_published
+from addon.commands.published_prices import find_published, find_published_window
 from addon.commands.readers import load_served_settings
 from addon.settings.errors import suggest_name
 from addon.settings.settings import Settings
@@ -36,6 +36,7 @@ from policies.model import Provider
 @click.option("--cached-input-price", metavar="USD", help="The same for cached input.")
 @click.option("--cache-write-price", metavar="USD", help="The same for input that is written into a cache.")
 @click.option("--max-completion-tokens", type=click.IntRange(1), metavar="N", help="The largest completion.")
+@click.option("--context-window", type=click.IntRange(1), metavar="N", help="Prompt and completion together.")
 @click.option("--byok-only", is_flag=True, help="Serve it with customers' own keys only.")
 @conf_option
 def add(
@@ -44,13 +45,14 @@ def add(
     slug: str | None,
     family: str | None,
     max_completion_tokens: int | None,
+    context_window: int | None,
     byok_only: bool,
     conf_file: Path,
     **given_prices: str | None,
 ) -> None:
     """Add the MODEL of PROVIDER, by its vendor's name: to the overlay if there is one, else to the catalog.
 
-    Prices that the installed genai-prices has need no option.
+    Prices and a window that the installed genai-prices has need no option.
     """
     if mask_credentials(f"{model} {slug or ''}") != f"{model} {slug or ''}":
         raise click.ClickException("a model can't have a name that looks like a credential")
@@ -64,10 +66,13 @@ def add(
     if family is None and found.custom_family.name in settings.families:
         family = found.custom_family.name
     _require_given(published, prices, max_completion_tokens, family)
+    window = context_window or _published_window(found, model, max_completion_tokens or 0)
     values: dict[str, Any] = {
         **{"provider": found.name, "upstream_model_id": model, "family": family},
         **prices,
-        **{"max_completion_tokens": max_completion_tokens, "byok_only": byok_only, "active": True},
+        **{"max_completion_tokens": max_completion_tokens},
+        **({"context_window": window} if window else {}),
+        **{"byok_only": byok_only, "active": True},
     }
     is_published = published and not any(given_prices.values())
     table = format_model_table(slug, values, _name_source() if is_published else "")
@@ -133,6 +138,12 @@ def _published_prices(provider: Provider, model: str) -> dict[str, str]:
         "cache_write_price_per_m": published.cache_write,
     }
     return {key: format_price(price) for key, price in prices.items() if price is not None}
+
+
+def _published_window(provider: Provider, model: str, least_tokens: int) -> int | None:
+    """Return the published window of a model, None where there is none, or none that holds the completion."""
+    published = None if provider.builtin else find_published_window(provider.base_url, model)
+    return published if published and published >= least_tokens else None
 
 
 def _write(settings: Settings, conf_file: Path, slug: str, table: str) -> Path:

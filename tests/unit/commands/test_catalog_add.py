@@ -46,6 +46,7 @@ def test_a_published_model_needs_only_its_largest_completion(conf: Path) -> None
         4096,
         False,
     )
+    assert table["context_window"] == 128_000
     assert "# prices: genai-prices " in text
     assert load_settings(conf, {}).models["gpt-4-turbo"].active
     assert CliRunner().invoke(catalog, ["check", "--conf", str(conf)]).exit_code == 0
@@ -72,7 +73,9 @@ def test_an_unpublished_model_needs_its_prices_too(conf: Path) -> None:
     )
     assert contents(conf.parent) == before
     done = add(
-        conf, *UNKNOWN, *PRICES, "--cached-input-price", "0.5", "--cache-write-price", "1.25", "--byok-only"
+        conf,
+        *(*UNKNOWN, *PRICES, "--cached-input-price", "0.5", "--cache-write-price", "1.25", "--byok-only"),
+        *("--context-window", "1000"),
     )
     assert done.exit_code == 0, done.output
     assert tomllib.loads(overlay_of(conf).read_text(encoding="utf-8"))["own/model-1"] == {
@@ -84,12 +87,22 @@ def test_an_unpublished_model_needs_its_prices_too(conf: Path) -> None:
         "cached_input_price_per_m": "0.5",
         "cache_write_price_per_m": "1.25",
         "max_completion_tokens": 100,
+        "context_window": 1000,
         "byok_only": True,
         "active": True,
     }
 
 
+def test_a_published_window_that_does_not_hold_the_completion_is_not_written(conf: Path) -> None:
+    assert add(conf, "openai", "gpt-4-turbo", "--max-completion-tokens", "128001").exit_code == 0
+    assert "context_window" not in tomllib.loads(overlay_of(conf).read_text(encoding="utf-8"))["gpt-4-turbo"]
+
+
 REFUSED = {
+    "a window smaller than the completion": (
+        (*UNKNOWN, *PRICES, "--context-window", "99"),
+        "must be at least max_completion_tokens, which is 100",
+    ),
     "an existing slug": ((*UNKNOWN, *PRICES, "--slug", "GPT-4o"), 'the model "gpt-4o" exists already'),
     "an unknown provider": (("GROK", "x"), 'unknown provider "GROK"; did you mean "GROQ"?'),
     "an unknown family": (
