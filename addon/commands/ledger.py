@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.ledger_reconcile import reconcile
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form
 from addon.commands.readers import open_ledger, require_redis_url
@@ -44,6 +45,9 @@ def _parse_head(context: click.Context, option: click.Parameter, text: str | Non
 @click.group()
 def ledger() -> None:
     """Check, back up and restore the ledger, and write calls and credits from Redis to it."""
+
+
+ledger.add_command(reconcile)
 
 
 @ledger.command()

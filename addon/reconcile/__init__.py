@@ -1,1 +1,1 @@
-"""The comparison of a vendor's own export with the ledger. Pure. Source: docs/commands.md, "ledger reconcile"."""
+"""The comparison of a vendor's own export with the ledger. Pure. Source: docs/closing-a-month.md."""

@@ -43,6 +43,9 @@ class Tokens(NamedTuple):
         return self.input + self.cached_input + self.cache_write
 
 
+NO_TOKENS: Final = Tokens()
+
+
 @dataclass(frozen=True, slots=True)
 class ExportLine:
     """What a vendor counted or charged for a day, or a month. What it does not say is None.

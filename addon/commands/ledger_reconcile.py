@@ -1,0 +1,145 @@
+"""``tollgate ledger reconcile``: compares a vendor's own export with the ledger. Source: docs/commands.md."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.ledger_reconcile_files import read_exports, report_export_errors
+from addon.commands.ledger_reconcile_report import format_comparison
+from addon.commands.options import conf_option, listing_options
+from addon.commands.output import Form
+from addon.commands.readers import load_served_settings, open_ledger
+from addon.commands.usage_options import check_names
+from addon.reconcile.comparison import Comparison, compare
+from addon.reconcile.export_line import Export, Tokens
+from addon.reconcile.ledger_call import LedgerCall, ModelPrices
+from addon.reconcile.plan import Plan, make_plan, parse_month
+from addon.settings.settings import Settings
+from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.provider_calls import select_provider_calls
+from policies.model import Model
+from policies.money import parse_usd_nanousd
+
+
+def _parse_month(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    try:
+        return text and parse_month(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a month such as 2026-10", context, option) from None
+
+
+def _parse_tolerance(context: click.Context, option: click.Parameter, text: str) -> int:
+    try:
+        return parse_usd_nanousd(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, option) from None
+
+
+def _parse_aliases(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if any(not name or not ours for name, _, ours in pairs):
+        raise click.BadParameter("must be VENDORS_NAME=UPSTREAM_MODEL_ID", context, option)
+    return {name.strip(): ours.strip() for name, _, ours in pairs}
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--provider", metavar="NAME", required=True, help="The provider of the ledger's calls.")
+@click.option(
+    "--month",
+    metavar="MONTH",
+    callback=_parse_month,
+    help="Compare this whole month: 2026-10.  [default: the days of FILE]",
+)
+@click.option(
+    "--columns",
+    "mapping_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A TOML file that says which column is what, for a format that is not known.",
+)
+@click.option(
+    "--key",
+    "keys",
+    metavar="NAME",
+    multiple=True,
+    help="A key of the gateway, as the export names it. Lines of other keys did not pass the gateway. Repeatable.",
+)
+@click.option(
+    "--alias",
+    "aliases",
+    metavar="NAME=ID",
+    multiple=True,
+    callback=_parse_aliases,
+    help="Which upstream_model_id the vendor means by a name. Repeatable.",
+)
+@click.option(
+    "--tolerance",
+    "tolerance_nanousd",
+    metavar="USD",
+    default="0.01",
+    show_default=True,
+    callback=_parse_tolerance,
+    help="The largest sum of differences, without rounding, for status 0.",
+)
+@listing_options
+@conf_option
+def reconcile(
+    files: tuple[Path, ...],
+    provider: str,
+    month: str | None,
+    mapping_file: Path | None,
+    keys: tuple[str, ...],
+    aliases: dict[str, str],
+    tolerance_nanousd: int,
+    form: Form,
+    conf_file: Path,
+) -> None:
+    """Compare a provider's own export of usage or costs with the ledger, and name the cause of each difference.
+
+    Exit with status 1 if the differences are above the tolerance.
+    """
+    with report_errors():
+        exports = read_exports(files, mapping_file)
+        with report_export_errors(files[0] if len(files) == 1 else "the files"):
+            plan = make_plan(exports, month, keys)
+        settings = load_served_settings(conf_file)
+        comparison = _compare(conf_file, settings, provider, exports, plan, aliases)
+    shown = format_comparison(comparison, plan, provider, tolerance_nanousd, form)
+    click.echo(shown, nl=form != "csv")
+    is_valued = all(group.is_valued for group in comparison.groups)
+    if comparison.unsettled_nanousd > tolerance_nanousd or not is_valued:
+        sys.exit(1)
+
+
+def _compare(
+    conf_file: Path,
+    settings: Settings,
+    provider: str,
+    exports: list[Export],
+    plan: Plan,
+    aliases: dict[str, str],
+) -> Comparison:
+    models = settings.models.values()
+    prices = {model.slug: _prices_of(model) for model in models}
+    places = {model.upstream_model_id: model.slug for model in models if model.provider.name == provider}
+    path = settings.conf.paths.database
+    with open_ledger(path) as ledger, report_ledger_errors(path):
+        check_names(conf_file, settings.conf, ledger, Filter(provider=provider))
+        rows = select_provider_calls(ledger, provider, plan.since, plan.until, LedgerCall._fields)
+        with report_export_errors("the files"):
+            return compare(exports, map(LedgerCall._make, rows), plan, prices, places, aliases)
+
+
+def _prices_of(model: Model) -> ModelPrices:
+    prices = model.wholesale
+    written = prices.cache_write_microusd_per_mtok
+    base = Tokens(
+        prices.input_microusd_per_mtok,
+        prices.cached_input_microusd_per_mtok,
+        prices.input_microusd_per_mtok if written is None else written,
+        prices.output_microusd_per_mtok,
+    )
+    return ModelPrices(base, model.family.reasoning_beside_completion)

@@ -1,0 +1,118 @@
+"""``LedgerCall``: what the comparison needs of a row of the ledger; ``CallSums``: the sums of many. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from addon.reconcile.export_line import NO_TOKENS, Tokens
+from policies.exchange import INTERRUPTED
+from policies.model import Usage
+from policies.money import count_billable_output
+
+RESENT: Final = "resent"
+ESTIMATED: Final = "left stream estimated"
+WAS_INTERRUPTED: Final = "interrupted"
+ZERO: Final = "provider's zero"
+FAILED: Final = "failed here"
+
+
+class LedgerCall(NamedTuple):
+    """The columns of the ledger that are read, by their names."""
+
+    created_at: str
+    duration_ms: int
+    model_slug: str
+    upstream_model_id: str
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cached_tokens: int | None
+    cache_write_tokens: int | None
+    reasoning_tokens: int | None
+    usage_source: str
+    status: int
+    error_code: str | None
+    resends: int
+    wholesale_nanousd: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrices:
+    """The wholesale prices of a model, in micro-USD per million tokens.
+
+    ``others`` are the prices of its tiers, so that a unit price of the vendor's can be recognized as one of them.
+    """
+
+    base: Tokens
+    reasoning_beside: bool = False
+    others: Sequence[Tokens] = ()
+
+
+@dataclass(slots=True)
+class Suspect:
+    """How many calls have one property that explains a difference, and what they cost here."""
+
+    calls: int = 0
+    cost_nanousd: int = 0
+
+    def add(self, cost_nanousd: int, times: int = 1) -> None:
+        """Count one call."""
+        self.calls += times
+        self.cost_nanousd += cost_nanousd * times
+
+
+@dataclass(slots=True)
+class CallSums:
+    """The sums of the calls of one group.
+
+    ``counted_calls`` have counts of the provider's. ``crossing_nanousd`` is the cost of calls that began here and ended
+    on the next day, ``arriving_nanousd`` that of those from the day before.
+    """
+
+    calls: int = 0
+    counted_calls: int = 0
+    tokens: Tokens = NO_TOKENS
+    cost_nanousd: int = 0
+    largest_nanousd: int = 0
+    crossing_nanousd: int = 0
+    arriving_nanousd: int = 0
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+    slugs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, call: LedgerCall, prices: ModelPrices | None) -> None:
+        """Count one call."""
+        cost_nanousd = call.wholesale_nanousd
+        self.calls += 1
+        self.slugs[call.model_slug] += 1
+        self.cost_nanousd += cost_nanousd
+        self.tokens = self.tokens.plus(tokens_of(call, prices is not None and prices.reasoning_beside))
+        if call.usage_source == "provider" and cost_nanousd:
+            self.counted_calls += 1
+            self.largest_nanousd = max(self.largest_nanousd, cost_nanousd)
+        if property_ := _property_of(call):
+            self.suspects.setdefault(property_, Suspect()).add(cost_nanousd)
+        if call.resends:
+            self.suspects.setdefault(RESENT, Suspect()).add(cost_nanousd, call.resends)
+
+    def suspect(self, name: str) -> Suspect:
+        """Return the calls with one property."""
+        return self.suspects.get(name, Suspect())
+
+
+def _property_of(call: LedgerCall) -> str | None:
+    if call.error_code == INTERRUPTED:
+        return WAS_INTERRUPTED
+    if call.usage_source == "estimated":
+        return ESTIMATED
+    if call.wholesale_nanousd:
+        return None
+    return ZERO if call.status < 400 else FAILED
+
+
+def tokens_of(call: LedgerCall, reasoning_beside: bool) -> Tokens:
+    """Return the counts of a call by what they cost, as ``policies.money`` counts them."""
+    prompt = max(call.prompt_tokens or 0, 0)
+    cached = min(max(call.cached_tokens or 0, 0), prompt)
+    written = min(max(call.cache_write_tokens or 0, 0), prompt - cached)
+    usage = Usage(completion_tokens=call.completion_tokens, reasoning_tokens=call.reasoning_tokens)
+    return Tokens(prompt - cached - written, cached, written, count_billable_output(usage, reasoning_beside))

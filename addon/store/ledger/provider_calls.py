@@ -1,0 +1,21 @@
+"""The calls of one provider with keys of the platform, for the comparison with its invoice. Source: docs/ledger.md."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from policies.utc_time import format_utc
+
+
+def select_provider_calls(
+    connection: sqlite3.Connection, provider: str, since: datetime, until: datetime, columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield ``columns`` of each call that began in a time, in order. A column that the ledger does not keep is None."""
+    kept = {name for _, name, *_ in connection.execute("PRAGMA table_info(usage)")}
+    selected = ", ".join(name if name in kept else "NULL" for name in columns)
+    sql = f"""
+        SELECT {selected} FROM usage
+        WHERE created_at >= ? AND created_at < ? AND provider = ? AND mode = 'payg' ORDER BY created_at
+    """  # noqa: S608
+    yield from connection.execute(sql, (format_utc(since), format_utc(until), provider))
