@@ -280,7 +280,6 @@ class UpstreamConnection:
 
     def _refuse_stray_bytes(self) -> None:
         """Close a connection on which bytes arrived that belong to no answer. A complete answer stays readable."""
-        self._can_be_kept = False
         self._fail(_STRAY_BYTES, is_malformed=not self.is_reused)
         self._socket.abort()
 

@@ -41,7 +41,7 @@ class IdleConnections:
         self.by_origin: dict[Origin, list[ProviderSocket]] = {}
         """The longest idle first. An origin without idle connections has no entry. Only to be read from outside."""
         self._bounds: dict[Origin, _Bound] = {}
-        """The bounds that are shorter than ``idle_s``, the oldest first."""
+        """The bounds that are shorter than ``idle_s``, the oldest first. Those over ``BOUND_LIFE_S`` count no more."""
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -116,12 +116,9 @@ class IdleConnections:
 
     def _bound_s(self, origin: Origin, now_s: float) -> float:
         bound = self._bounds.get(origin)
-        if bound is None:
+        if bound is None or now_s - bound.since_s >= BOUND_LIFE_S:
             return self._idle_s
-        if now_s - bound.since_s < BOUND_LIFE_S:
-            return bound.seconds
-        del self._bounds[origin]
-        return self._idle_s
+        return bound.seconds
 
     def _sweep_at(self, due_s: float) -> None:
         self._cancel_sweep()

@@ -125,11 +125,6 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Do nothing: ``resume_writing`` always means that the kernel has everything."""
 
-    def get_write_buffer_size(self) -> int:
-        """Return how many bytes wait to be sent."""
-        below = self._lower.get_write_buffer_size() if self._lower is not None else 0
-        return below + sum(len(view) for view in self._backlog)
-
     def pause_reading(self) -> None:
         """Stop reading."""
         if self._lower is not None:

@@ -6,6 +6,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,7 +21,7 @@ from tornado.httputil import HTTPServerRequest
 
 from addon.dialects.endpoint import auth_headers
 from addon.runtime.local_http import LocalServer, send_answer
-from addon.upstream.access_tokens import MAX_ANSWER_BYTES, AccessTokens, AccessTokenUnavailable
+from addon.upstream.access_tokens import MAX_ANSWER_BYTES, MIN_LIFE_S, AccessTokens, AccessTokenUnavailable
 from addon.upstream.connector import SocketConnector
 from addon.upstream.pool import Pool
 from policies.family import Family
@@ -305,3 +306,44 @@ async def test_closing_cancels_running_renewals(server: TokenServer, pool: Pool)
 def test_the_key_file_itself_is_never_sent() -> None:
     with pytest.raises(ValueError, match="a provider gets an access token"):
         auth_headers(target(key_file("https://oauth2.googleapis.com/token")))
+
+
+@dataclass
+class SetClock:
+    """A clock that a test sets."""
+
+    time_s: float = 1000.0
+
+    def monotonic_s(self) -> float:
+        return self.time_s
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+async def test_a_token_that_lives_for_just_the_least_time_is_not_used(
+    server: TokenServer, pool: Pool
+) -> None:
+    clock = SetClock()
+    tokens, asking = AccessTokens(pool, clock=clock), target(key_file(server.url))
+    server.answer["expires_in"] = 100
+    assert bearer(await tokens.authorize(asking)) == "Bearer ya29.token-1"
+    server.status = 503
+    clock.time_s += 100 - MIN_LIFE_S
+    with pytest.raises(AccessTokenUnavailable, match="status 503"):
+        await tokens.authorize(asking)
+    await tokens.close()
+
+
+async def test_the_pause_of_a_failed_account_ends_on_time(server: TokenServer, pool: Pool) -> None:
+    clock = SetClock()
+    tokens, asking = AccessTokens(pool, pause_s=5, clock=clock), target(key_file(server.url))
+    for after_s in (0, 4.9, 0.1):
+        clock.time_s += after_s
+        server.status = 503 if clock.time_s < 1005 else 200
+        if server.status == 503:
+            with pytest.raises(AccessTokenUnavailable, match="status 503"):
+                await tokens.authorize(asking)
+        else:
+            assert bearer(await tokens.authorize(asking)) == "Bearer ya29.token-2"
+    await tokens.close()

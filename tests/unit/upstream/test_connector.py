@@ -15,8 +15,11 @@ from rig.upstream import DeafPort
 from rig.upstream_pool import acquire, exchange, fail_to_acquire, pool_of
 
 from addon.upstream import connector
-from addon.upstream.origin import Origin
-from addon.upstream.pool import PoolLimits
+from addon.upstream.connector import SocketConnector
+from addon.upstream.origin import Origin, Unreachable
+from addon.upstream.pool import Pool, PoolLimits
+from addon.upstream.provider_socket import ProviderSocket
+from addon.upstream.round_trip import read_min_rtt_s
 
 
 @pytest.mark.usefixtures("trusted")
@@ -212,3 +215,41 @@ async def test_sockets_are_watched_by_the_kernel_and_send_at_once() -> None:
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
+async def test_closing_ends_the_threads_of_look_ups() -> None:
+    own = SocketConnector()
+    with pytest.raises(Unreachable):
+        await own.connect(Origin("http", "localhost", 9), None, BOUND_S, list[ProviderSocket]().pop)
+    own.close()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        await own.connect(Origin("http", "localhost", 9), None, BOUND_S, list[ProviderSocket]().pop)
+
+
+@pytest.mark.parametrize("host", ["a..example", "a" * 64 + ".example"])
+async def test_a_name_that_is_none_is_unreachable(host: str) -> None:
+    async with pool_of() as pool:
+        error = await fail_to_acquire(pool, Origin("http", host, 80))
+        assert error.reason == "the host name or address can't be used"
+
+
+class ClosingConnector(SocketConnector):
+    """Its connections end as soon as they are made."""
+
+    async def connect(self, *args: Any) -> ProviderSocket:
+        made = await super().connect(*args)
+        made.abort()
+        return made
+
+
+async def test_a_connection_that_ends_at_once_is_unreachable() -> None:
+    async with Provider() as provider:
+        pool = Pool(ClosingConnector())
+        error = await fail_to_acquire(pool, provider.origin())
+        assert error.reason == "the connection ended as soon as it was made"
+        assert not error.lagged
+        await pool.close()
+
+
+def test_a_simulated_connection_has_no_round_trip_of_the_kernel() -> None:
+    assert read_min_rtt_s(asyncio.BaseTransport()) is None

@@ -8,11 +8,15 @@ from rig.simulation import World, simulate
 from rig.simulation.http_messages import body_pieces, read_head
 from rig.upstream_pool import acquire, exchange
 
+from addon.runtime.read_buffer import new_read_buffer
 from addon.upstream.connector import SocketConnector
+from addon.upstream.idle_connections import IdleConnections
 from addon.upstream.origin import Origin
 from addon.upstream.pool import Pool, PoolLimits
+from addon.upstream.provider_socket import ProviderSocket
 
 FOREVER_S = 10_000.0
+ORIGIN = Origin("http", "127.0.0.1", 20_000)
 
 
 class Provider:
@@ -114,3 +118,40 @@ def test_an_origin_with_a_short_time_closes_no_other_early() -> None:
         return after_three_s, almost_at_the_end
 
     assert simulate(1, main).result == (1, 1)
+
+
+def new_socket() -> ProviderSocket:
+    return ProviderSocket(lambda _: None, new_read_buffer(), ORIGIN)
+
+
+@pytest.mark.parametrize("how", ["taken", "closed by its provider"])
+def test_a_connection_is_closed_in_time_after_others_have_left(how: str) -> None:
+    async def main(world: World) -> bool:
+        idle, gone, socket = IdleConnections(10, 8.0, FOREVER_S), new_socket(), new_socket()
+        idle.add(gone)
+        if how == "taken":
+            assert idle.take(ORIGIN) is gone
+        else:
+            idle.forget_closed(gone)
+        await asyncio.sleep(9)
+        idle.add(socket)
+        await asyncio.sleep(8.5)
+        return socket.is_closed
+
+    assert simulate(1, main).result
+
+
+def test_a_time_that_can_get_no_shorter_is_forgotten_an_hour_after_it_was_found() -> None:
+    async def main(world: World) -> list[float]:
+        idle, found = IdleConnections(10, 4.0, FOREVER_S), []
+        for pause_s in (0, 3000, 1000):
+            await asyncio.sleep(pause_s)
+            socket = new_socket()
+            idle.add(socket)
+            found.append(socket.idle_until_s - socket.idle_since_s)
+            idle.forget_closed(socket)
+        idle.close_all()
+        return found
+
+    # The second one is closed first, too, but 2 s is the least.
+    assert simulate(1, main).result == pytest.approx([4, 2, 4])

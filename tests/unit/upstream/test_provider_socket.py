@@ -29,6 +29,15 @@ async def test_unread_bytes_in_the_socket_are_noticed_before_it_is_used_again(
         assert not following.is_reused
 
 
+async def test_a_connection_that_is_closed_is_closed_at_once_and_tells_its_call_no_more() -> None:
+    async with Provider() as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        socket = connection._socket
+        connection.close()
+        assert socket.is_closed
+        assert socket.receiver is None
+
+
 async def test_an_idle_connection_that_the_provider_closed_is_not_used() -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()

@@ -1,5 +1,6 @@
 """Connections through an egress proxy, on real sockets."""
 
+import asyncio
 import base64
 import ssl
 
@@ -10,7 +11,9 @@ from rig.provider import Peer, Provider, stay_silent
 from rig.upstream_pool import acquire, exchange, fail_to_acquire, pool_of
 
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
+from addon.text.http1_heads import MAX_HEAD_BYTES
 from addon.upstream.origin import Origin
+from addon.upstream.tunnel import Tunnel
 
 PASSWORD = "hunter2-secret"
 
@@ -94,3 +97,39 @@ async def test_a_proxy_that_closes_or_keeps_silent() -> None:
         error = await fail_to_acquire(pool, Origin("http", "provider.example", 80), 0.1)
         assert error.reason == "not connected in time"
         await silent.wait_until_all_closed()
+
+
+@pytest.mark.parametrize("more_bytes", [0, 1])
+async def test_the_head_of_a_proxys_answer_has_a_bound(more_bytes: int) -> None:
+    granted = b"HTTP/1.1 200 OK\r\nA: \r\n\r\n"
+    padding = b"a" * (MAX_HEAD_BYTES - len(granted) + more_bytes)
+    tunnel = Tunnel(b"CONNECT", asyncio.Protocol)
+    tunnel.connection_made(Refusing())
+    tunnel.data_received(granted.replace(b"A: ", b"A: " + padding))
+    assert (tunnel.ready.exception() is None) == (not more_bytes)
+
+
+async def test_a_proxy_that_refuses_and_waits_is_left() -> None:
+    transport = Refusing()
+    tunnel = Tunnel(b"CONNECT", asyncio.Protocol)
+    tunnel.connection_made(transport)
+    tunnel.data_received(b"HTTP/1.1 407 No\r\n\r\n")
+    assert transport.is_aborted
+    tunnel.data_received(b"more")
+    tunnel.connection_lost(None)
+    assert str(tunnel.ready.exception()) == "the egress proxy answered 407"
+
+
+class Refusing(asyncio.Transport):
+    """The connection to a proxy that does not close it."""
+
+    is_aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert bytes(data) == b"CONNECT"
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.is_aborted = True
