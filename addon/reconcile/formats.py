@@ -112,7 +112,7 @@ def _read_csv_file(text: str, mapping: ColumnMapping | None) -> Export:
             empty = [record.day("start_time") for record in records_of(row, rows)]
             return Export("OpenAI (CSV)", (), frozenset(empty))
         if found := _find_format("csv", names):
-            return _export_of(found, list(records_of(row, rows)))
+            return _export_of(found, records_of(row, rows))
     raise ExportError(f"{_UNKNOWN} one of: {_NAMES}")
 
 
@@ -136,13 +136,20 @@ def _find_format(form: str, names: frozenset[str]) -> Format | None:
     return next((one for one in FORMATS if one.form == form and one.required <= names), None)
 
 
-def _export_of(found: Format, records: Sequence[Record]) -> Export:
-    lines = list(found.read(records))
-    days = {line.day for line in lines}
-    if found.day_columns:
-        # Days without use have a row, too.
-        days |= {record.day(*found.day_columns) for record in records if record.text(*found.day_columns)}
-    return Export(found.name, lines, frozenset(days), found.time_zone)
+def _export_of(found: Format, records: Iterable[Record]) -> Export:
+    times: set[str] = set()
+    lines = list(found.read(_noting_times(found, records, times)))
+    # Days without use have a row, too.
+    empty = {Record(found.name, {"day": time}).day("day") for time in times}
+    return Export(found.name, lines, frozenset({line.day for line in lines} | empty), found.time_zone)
+
+
+def _noting_times(found: Format, records: Iterable[Record], times: set[str]) -> Iterator[Record]:
+    """Yield the records one by one: a file may have many. Note when they are of."""
+    for record in records:
+        if found.day_columns and (time := record.text(*found.day_columns)):
+            times.add(time)
+        yield record
 
 
 def _read_with_mapping(mapping: ColumnMapping, records: Iterable[Record]) -> Export:
