@@ -14,7 +14,10 @@ from rig.usage_report import write_rows
 
 from addon.commands.ledger import ledger
 from addon.commands.ledger_reconcile_files import MAX_FILE_BYTES
-from unit.reconcile.test_formats import SAMPLES
+from addon.reconcile.export_line import Tokens
+from addon.reconcile.ledger_call import LedgerCall
+from unit.reconcile.test_comparison import LEDGERS, PRICES
+from unit.reconcile.test_formats import MAPPING_TEXTS, SAMPLES, SAMPLES_READ
 
 COSTS, USAGE = SAMPLES / "openai_costs.json", SAMPLES / "openai_usage_completions.json"
 MODELS = """
@@ -70,13 +73,18 @@ CALLS = [
 ]
 
 
+def conf_with(models: str, folder: Path) -> Path:
+    """Write the files of an operator, with more models."""
+    file = write_files(folder)
+    file.write_text(f'{file.read_text()}\n[paths]\ndatabase = "var/ledger.db"\n')
+    catalog = folder / "catalog_data" / "models.toml"
+    catalog.write_text(catalog.read_text() + models)
+    return file
+
+
 @pytest.fixture
 def conf(tmp_path: Path) -> Path:
-    write_files(tmp_path)
-    file = tmp_path / "proxy.conf"
-    file.write_text(f'{file.read_text()}\n[paths]\ndatabase = "var/ledger.db"\n')
-    models = tmp_path / "catalog_data" / "models.toml"
-    models.write_text(models.read_text() + MODELS)
+    file = conf_with(MODELS, tmp_path)
     write_rows(file, CALLS)
     return file
 
@@ -167,6 +175,34 @@ def test_a_ledger_without_later_columns_is_read(conf: Path) -> None:
         connection.execute("ALTER TABLE usage DROP COLUMN resends")
     connection.close()
     assert json.loads(run(conf, COSTS, "--json").stdout)["causes"] == {"wrong tier": 757_500_000}
+
+
+def table_of(model: str, prices: Tokens) -> str:
+    """Return a table of models.toml."""
+    names = ("input", "cached_input", "cache_write", "output")
+    lines = [f'{name}_price_per_m = "{price / 10**6}"' for name, price in zip(names, prices, strict=True)]
+    facts = 'family = "chat"\nmax_completion_tokens = 9\nbyok_only = false\nactive = true'
+    named = f'["our-{model.replace("/", "-")}"]\nprovider = "OPENAI"\nupstream_model_id = "{model}"'
+    return "\n".join(["", named, facts, *lines, ""])
+
+
+@pytest.mark.parametrize("name", SAMPLES_READ)
+def test_each_sample_agrees_with_a_ledger_that_was_made_for_it(name: str, tmp_path: Path) -> None:
+    conf = conf_with("".join(map(table_of, PRICES, PRICES.values())), tmp_path)
+    write_rows(conf, [row_of(f"call-{number}", call) for number, call in enumerate(LEDGERS[name])])
+    mapping = tmp_path / "columns.toml"
+    mapping.write_text(MAPPING_TEXTS.get(name, ""))
+    options = ["--columns", mapping] if name in MAPPING_TEXTS else []
+    result = run(conf, SAMPLES / name, *options, "--json")
+    # The cost report has a search, which is none of the ledger's calls.
+    searches = 120_000_000 if name == "anthropic_cost_report.json" else 0
+    assert json.loads(result.stdout)["unsettled_nanousd"] == searches
+    assert result.exit_code == (1 if searches else 0)
+
+
+def row_of(call_id: str, call: LedgerCall) -> dict[str, Any]:
+    facts = call._asdict() | {"model_slug": call.model_slug.replace("/", "-")}
+    return make_row(call_id, provider="OPENAI", **facts)
 
 
 def test_a_mapping_reads_another_vendors_file(conf: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from addon.reconcile.formats import FORMATS, read_export
 from addon.reconcile.mapped_export import parse_mapping
 
 SAMPLES = Path(__file__).parent / "samples"
-DEEPSEEK_AMOUNT = parse_mapping("""
+_AMOUNT = """
 [columns]
 day = "start_time_iso"
 model = "model"
@@ -26,15 +26,17 @@ request_count = "requests"
 input_cache_hit_tokens = "cached_input"
 input_cache_miss_tokens = "input"
 output_tokens = "output"
-""")
-DEEPSEEK_COST = parse_mapping("""
+"""
+_COST = """
 [columns]
 day = "start_time_iso"
 model = "model"
 cost_usd = "cost"
 currency = "currency"
-""")
-MAPPINGS = {"deepseek_amount.csv": DEEPSEEK_AMOUNT, "deepseek_cost.csv": DEEPSEEK_COST}
+"""
+MAPPING_TEXTS = {"deepseek_amount.csv": _AMOUNT, "deepseek_cost.csv": _COST}
+MAPPINGS = {name: parse_mapping(text) for name, text in MAPPING_TEXTS.items()}
+DEEPSEEK_AMOUNT = MAPPINGS["deepseek_amount.csv"]
 
 
 def sample(name: str) -> str:
