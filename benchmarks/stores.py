@@ -15,7 +15,8 @@ from addon.store.protocol import HoldRequest, Settlement, Store
 from benchmarks.processes import redis_server
 from benchmarks.tables import Cell, table
 from policies.limits import limits_of
-from policies.model import Key, Prices, Workspace
+from policies.model import Key, Workspace
+from policies.prices import Prices
 from policies.spend import compute_max_cost
 
 CALLS = 3_000

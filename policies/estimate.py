@@ -24,9 +24,9 @@ _ASCII: Final = bytes(range(128))
 # vendor (ai.google.dev, "Audio understanding"). One second has at least 8,000 bytes uncompressed (8 kHz, 8 bits), and
 # 750 in the densest encoding (Opus, 6 kbit/s). A file's unpacked text and the pictures of its pages have at most one
 # token for each byte of the file.
-_IMAGES: Final = frozenset({"image_url", "input_image", "image"})
-_SOUNDS: Final = frozenset({"input_audio", "audio", "audio_url"})
-_FILES: Final = frozenset(
+IMAGES: Final = frozenset({"image_url", "input_image", "image"})
+SOUNDS: Final = frozenset({"input_audio", "audio", "audio_url"})
+FILES: Final = frozenset(
     {"file", "input_file", "document", "document_url", "video_url", "input_video", "video"}
 )
 # The field names of messages, parts and tool calls, in the contract and in the vendors' additions to it.
@@ -48,7 +48,7 @@ _NAMES: Final = frozenset(
         *("reasoning", "reasoning_content", "reasoning_details", "cache_control", "extra_content"),
     }
 )
-_MEDIA: Final = _IMAGES | _SOUNDS | _FILES
+_MEDIA: Final = IMAGES | SOUNDS | FILES
 # The fields of a media part that have its data, or the place of its data. All other fields are text, which the model
 # may read.
 _PAYLOADS: Final = frozenset(
@@ -84,7 +84,7 @@ def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -
 def is_image(part: Mapping[str, object]) -> bool:
     """Return whether a content part is an image."""
     kind = part.get("type")
-    return kind in _IMAGES and not _is_other_file(part.get(str(kind)))
+    return kind in IMAGES and not _is_other_file(part.get(str(kind)))
 
 
 def estimate_completion_tokens(chars: int, estimator: Estimator) -> int:
@@ -219,7 +219,7 @@ class _Tally(Struct):
         payload_bytes, other_fields = _split_payload(other_fields)
         if is_image(part):
             self.images += 1
-        elif kind in _SOUNDS:
+        elif kind in SOUNDS:
             self.media_tokens += max(UNSEEN_TOKENS, payload_bytes // _bytes_per_token(part))
         else:
             self.media_tokens += max(UNSEEN_TOKENS, payload_bytes)

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from policies.allowed_models import AllowedModels
 from policies.family import CUSTOM_FAMILY, Family
 from policies.keywords import Keywords, make_keywords
+from policies.prices import Prices
 from policies.utc_time import format_utc
 
 Plan = Literal["standard", "pro"]
@@ -26,19 +27,6 @@ Auth = Literal[
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """The prices of one model, each in micro-USD per million tokens.
-
-    Tokens that are written into a cache have the input price, unless the model has another price for them.
-    """
-
-    input_microusd_per_mtok: int
-    cached_input_microusd_per_mtok: int
-    output_microusd_per_mtok: int
-    cache_write_microusd_per_mtok: int | None = None
 
 
 NO_SECRET: Final = SecretStr("")
@@ -262,9 +250,11 @@ class Workspace:
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """The token counts that a provider reported. A count that it did not report is None, never zero.
+    """The counts that a provider reported. A count that it did not report is None, never zero.
 
-    Source: contract, "usage object".
+    ``cache_write_1h_tokens`` are those of ``cache_write_tokens`` that are kept for an hour, ``cached_audio_tokens``
+    those of ``cached_tokens`` that are sound. ``service_tier`` is in lower case.
+    Source: contract, "usage object"; docs/usage.md.
     """
 
     prompt_tokens: int | None = None
@@ -273,3 +263,10 @@ class Usage(Struct, frozen=True, gc=False):
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
     cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    audio_input_tokens: int | None = None
+    cached_audio_tokens: int | None = None
+    image_input_tokens: int | None = None
+    audio_output_tokens: int | None = None
+    searches: int | None = None
+    service_tier: str | None = None

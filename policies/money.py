@@ -2,7 +2,7 @@
 
 | value | unit |
 |---|---|
-| a price | micro-USD (10⁻⁶ USD) per million tokens |
+| a price | micro-USD (10⁻⁶ USD) per million tokens, calls or searches |
 | a cost | nano-USD (10⁻⁹ USD) |
 | a part of a sum | pico-USD (10⁻¹² USD): the cost of one token at one micro-USD per million |
 
@@ -10,19 +10,27 @@ A sum is rounded half up once, at its end.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from operator import mul
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
-from policies.model import Prices, Usage
+from policies.model import Usage
+from policies.prices import KINDS, NORMAL_SERVICE_TIERS, PRICE_FIELDS, PROMPT_KINDS, Prices
 
 # One dollar a token. A higher price is certainly a wrong decimal point.
 MAX_PRICE_USD_PER_MTOK: Final = 1_000_000
 # Below 2^53 nano-USD: scripts in Redis count in doubles, which are exact up to there.
 MAX_CAP_USD: Final = 9_000_000
 PICOUSD_PER_NANOUSD: Final = 1_000
+
+RARE_KINDS: Final = frozenset({"audio_input", "cached_audio_input", "image_input", "cache_write_1h"})
+"""Tokens that a prompt has only where its request says so."""
+_USUAL_KINDS: Final = [KINDS.index(kind) for kind in ("input", "cached_input", "cache_write")]
+_PER_SEARCH: Final = KINDS.index("per_search")
 
 _AMOUNT = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?")
 
@@ -76,56 +84,95 @@ def compute_retail_microusd_per_mtok(wholesale: int, markup_percent: Decimal) ->
 
 def compute_retail_prices(prices: Prices, markup_percent: Decimal) -> Prices:
     """Return wholesale ``prices``, each with the markup."""
-    stated = {name: price for name, price in asdict(prices).items() if price is not None}
-    return Prices(
-        **{name: compute_retail_microusd_per_mtok(price, markup_percent) for name, price in stated.items()}
-    )
+    stated = {name: price for name in PRICE_FIELDS if (price := getattr(prices, name)) is not None}
+    marked_up = {
+        name: compute_retail_microusd_per_mtok(price, markup_percent) for name, price in stated.items()
+    }
+    tiers = [
+        replace(tier, prices=compute_retail_prices(tier.prices, markup_percent)) for tier in prices.tiers
+    ]
+    services = {
+        name: compute_retail_prices(one, markup_percent) for name, one in prices.service_tiers.items()
+    }
+    return Prices(**marked_up, tiers=tuple(tiers), service_tiers=MappingProxyType(services))
 
 
 def compute_costs_nanousd(usage: Usage, prices: Iterable[Prices], reasoning_beside: bool) -> list[int]:
     """Return the cost of one call at each of ``prices``. Each cost is rounded half up once.
 
-    Prompt tokens that the provider reports as cached, or as written into its cache, have prices of their own. There are
-    never more of them than the prompt has. A count that was not reported is 0. A negative count is no credit: it is 0.
     ``reasoning_beside`` is the family's ``reasoning_beside_completion``. Source: contract, "usage object".
+    """
+    counts = count_billed(usage, reasoning_beside)
+    return [
+        (2 * _compute_picousd(counts, one, usage.service_tier) + PICOUSD_PER_NANOUSD)
+        // (2 * PICOUSD_PER_NANOUSD)
+        for one in prices
+    ]
+
+
+def count_billed(usage: Usage, reasoning_beside: bool) -> tuple[int, ...]:
+    """Return what a call is billed for, as many as there are of each of ``KINDS``.
+
+    A prompt never has more tokens of one kind than it has, nor an answer. A count that was not reported is 0. A
+    negative count is no credit: it is 0. A call that used nothing is no call.
     """
     prompt = max(usage.prompt_tokens or 0, 0)
     cached = min(max(usage.cached_tokens or 0, 0), prompt)
     written = min(max(usage.cache_write_tokens or 0, 0), prompt - cached)
     plain, output = prompt - cached - written, count_billable_output(usage, reasoning_beside)
-    costs_nanousd = []
-    for price in prices:
-        picousd = plain * price.input_microusd_per_mtok + output * price.output_microusd_per_mtok
-        if cached:
-            picousd += cached * price.cached_input_microusd_per_mtok
-        if written:
-            picousd += written * _cache_write_price(price)
-        costs_nanousd.append((2 * picousd + PICOUSD_PER_NANOUSD) // (2 * PICOUSD_PER_NANOUSD))
-    return costs_nanousd
+    searches = max(usage.searches or 0, 0)
+    kept_long = min(max(usage.cache_write_1h_tokens or 0, 0), written)
+    cached_audio = min(max(usage.cached_audio_tokens or 0, 0), cached)
+    audio = min(max((usage.audio_input_tokens or 0) - cached_audio, 0), plain)
+    image = min(max(usage.image_input_tokens or 0, 0), plain - audio)
+    reasoning = min(max(usage.reasoning_tokens or 0, 0), output)
+    spoken = min(max(usage.audio_output_tokens or 0, 0), output - reasoning)
+    return (
+        *(plain - audio - image, audio, image, written - kept_long, kept_long),
+        *(cached - cached_audio, cached_audio, output - reasoning - spoken, reasoning, spoken),
+        *(searches, 1 if prompt or output or searches else 0),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class BilledTokens:
-    """The tokens of one call by the price that they have."""
+def split_by_tier(
+    counts: Sequence[int], prices: Prices, service_tier: str | None
+) -> list[tuple[Prices, tuple[int, ...]]]:
+    """Return the prices that a call with these counts meets, each with what has them.
 
-    input: int
-    cached_input: int
-    cache_write: int
-    output: int
+    A tier of whole calls replaces those below it. One of the part above has the tokens at the end of the prompt, with
+    what was cached first of all, and the answer, which follows the prompt.
+    """
+    prices = prices.of_service(service_tier)
+    prompt_tokens = sum(counts[:PROMPT_KINDS])
+    reached = [(prices, 0)]
+    for tier in prices.tiers:
+        if prompt_tokens > tier.above_prompt_tokens:
+            above = (tier.prices, tier.above_prompt_tokens)
+            reached = [above] if tier.whole_call else [*reached, above]
+    parts, left = [], list(counts)
+    for level, bound in reversed(reached[1:]):
+        part = _take_from_end(left, prompt_tokens - bound)
+        prompt_tokens = bound
+        parts.append((level, part))
+    return [*parts, (reached[0][0], tuple(left))]
 
 
-_UNIT_PRICES: Final = (
-    Prices(PICOUSD_PER_NANOUSD, 0, 0, 0),
-    Prices(0, PICOUSD_PER_NANOUSD, 0, 0),
-    Prices(0, 0, 0, PICOUSD_PER_NANOUSD),
-    Prices(0, 0, PICOUSD_PER_NANOUSD, 0),
-)
-"""Prices at which each kind of token costs one nano-USD, and the others cost nothing."""
+def _take_from_end(left: list[int], tokens: int) -> tuple[int, ...]:
+    """Take so many tokens of the prompt's end out of ``left``, with all that is not of the prompt. Return them."""
+    part = []
+    for kind, count in enumerate(left):
+        taken = min(count, tokens) if kind < PROMPT_KINDS else count
+        tokens -= taken if kind < PROMPT_KINDS else 0
+        left[kind] -= taken
+        part.append(taken)
+    return tuple(part)
 
 
-def count_billed_tokens(usage: Usage, reasoning_beside: bool) -> BilledTokens:
-    """Return the tokens that ``compute_costs_nanousd`` counts at each price."""
-    return BilledTokens(*compute_costs_nanousd(usage, _UNIT_PRICES, reasoning_beside))
+def _compute_picousd(counts: Sequence[int], prices: Prices, service_tier: str | None) -> int:
+    if prices.is_flat:
+        return sum(map(mul, counts, prices.by_kind))
+    parts = split_by_tier(counts, prices, service_tier)
+    return sum([sum(map(mul, part, level.by_kind)) for level, part in parts])
 
 
 def count_billable_output(usage: Usage, reasoning_beside: bool) -> int:
@@ -142,16 +189,39 @@ def count_billable_output(usage: Usage, reasoning_beside: bool) -> int:
     return output
 
 
-def compute_highest_input_microusd_per_mtok(prices: Prices) -> int:
-    """Return the highest price that a token of a prompt can have."""
-    # A cache write without a price of its own has the input price.
-    written = prices.cache_write_microusd_per_mtok or 0
-    return max(prices.input_microusd_per_mtok, prices.cached_input_microusd_per_mtok, written)
+class DearestPrices(NamedTuple):
+    """The highest prices that a call can meet: of a token of its prompt, of one of its answer, and of it as a call."""
+
+    input_microusd_per_mtok: int
+    output_microusd_per_mtok: int
+    call_microusd_per_m: int
 
 
-def _cache_write_price(prices: Prices) -> int:
-    written = prices.cache_write_microusd_per_mtok
-    return prices.input_microusd_per_mtok if written is None else written
+def find_dearest(
+    prices: Prices,
+    prompt_tokens: int,
+    service_tier: str | None = None,
+    rare_kinds: Iterable[str] = RARE_KINDS,
+) -> DearestPrices:
+    """Return the highest prices that a call can meet whose prompt has at most ``prompt_tokens``.
+
+    ``service_tier`` is the one that is asked for. The provider may serve a call at the base prices instead, and one
+    that asks for none at any tier that has prices. ``rare_kinds`` are those of ``RARE_KINDS`` that the prompt may have.
+    """
+    asked = prices.find_service_tier(service_tier)
+    if asked is not None:
+        services = [prices, prices.service_tiers[asked]]
+    elif service_tier in NORMAL_SERVICE_TIERS - {"auto"}:
+        services = [prices]
+    else:
+        services = [prices, *prices.service_tiers.values()]
+    levels = [level for service in services for level in service.levels(prompt_tokens)]
+    kinds = [*_USUAL_KINDS, *map(KINDS.index, rare_kinds)]
+    return DearestPrices(
+        max([level.by_kind[kind] for level in levels for kind in kinds]),
+        max([price for level in levels for price in level.by_kind[PROMPT_KINDS:_PER_SEARCH]]),
+        max([sum(level.by_kind[_PER_SEARCH:]) for level in levels]),
+    )
 
 
 def _parse_usd(text: str, fraction_digits: int, limit_usd: int) -> int:

@@ -15,6 +15,8 @@ NOT_A_COUNT: Final = -1
 """The value of a count that is no number of tokens at all."""
 
 FACTOR: Final = 10
+MAX_SEARCHES: Final = 10_000
+"""No provider makes as many for one call."""
 ORDINARY_PROMPT_TOKENS: Final = 20_000_000
 """No prompt below this is checked against its estimate: ten times the largest context window there is."""
 
@@ -27,7 +29,7 @@ def keep_plausible(
     ``count_choices`` returns how many choices were asked for, ``estimate_prompt`` the estimate of the prompt. Each is
     called only for an unusually large count.
     """
-    counts = [count for count in structs.astuple(counted) if count is not None]
+    counts = [count for count in structs.astuple(counted) if isinstance(count, int)]
     most_of_one_choice = _most_output_tokens(model, 1)
     smallest_bound = ORDINARY_PROMPT_TOKENS  # No bound of any count is below this.
     if most_of_one_choice is not None:
@@ -55,6 +57,12 @@ def _bounds(
         "cached_tokens": most_prompt,
         "reasoning_tokens": most_output,
         "cache_write_tokens": most_prompt,
+        "cache_write_1h_tokens": most_prompt,
+        "audio_input_tokens": most_prompt,
+        "cached_audio_tokens": most_prompt,
+        "image_input_tokens": most_prompt,
+        "audio_output_tokens": most_output,
+        "searches": MAX_SEARCHES,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from policies.estimate import estimate_prompt_tokens, is_image
+from policies.estimate import FILES, IMAGES, SOUNDS, estimate_prompt_tokens, is_image
 from policies.family import Estimator
 from policies.large_text import first_chars
 
@@ -40,6 +40,24 @@ class RequestFacts(Struct, frozen=True, dict=True):
         """Whether any message has an image."""
         return any(is_image(part) for part in _parts(self.fields["messages"]))
 
+    @cached_property
+    def rare_kinds(self) -> frozenset[str]:
+        """Those of ``RARE_KINDS`` that the prompt may have. A file may hold sound and pictures."""
+        found = set()
+        for message in self.fields["messages"]:
+            content = message.get("content")
+            parts = [message, *(content if isinstance(content, list) else ())]
+            types = {part.get("type") for part in parts}
+            found |= {"audio_input", "cached_audio_input"} if types & (SOUNDS | FILES) else set()
+            found |= {"image_input"} if types & (IMAGES | FILES) else set()
+            found |= {"cache_write_1h"} if any(map(_is_kept_long, parts)) else set()
+        if any(
+            _is_kept_long(tool) or _is_kept_long(tool.get("function"))
+            for tool in self.fields.get("tools", ())
+        ):
+            found.add("cache_write_1h")
+        return frozenset(found)
+
     @property
     def has_tools(self) -> bool:
         """Whether the request has a tool."""
@@ -65,6 +83,12 @@ def text_of(content: str | list[Mapping[str, Any]] | None, max_chars: int = sys.
         return first_chars(content or "", max_chars)
     texts = (part.get("text") for part in content if part["type"] in _TEXT_PARTS)
     return "\n".join(first_chars(text, max_chars) for text in texts if isinstance(text, str))[:max_chars]
+
+
+def _is_kept_long(part: object) -> bool:
+    """Return whether the client asks for a cache of more than the usual five minutes at this part."""
+    control = part.get("cache_control") if isinstance(part, Mapping) else None
+    return isinstance(control, Mapping) and control.get("ttl", "5m") != "5m"
 
 
 def _parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

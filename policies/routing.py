@@ -21,7 +21,8 @@ from pydantic import SecretStr
 from policies.allowed_models import fold_slug
 from policies.fallback import NoFallback, choose_second_target
 from policies.keywords import RuleText
-from policies.model import Heuristic, Model, Prices, Provider, Workspace
+from policies.model import Heuristic, Model, Provider, Workspace
+from policies.prices import Prices
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.route import Route, Target

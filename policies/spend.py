@@ -5,7 +5,7 @@
 Source: contract, "402 situations"; docs/limits.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal
@@ -13,8 +13,8 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
-from policies.model import Prices
-from policies.money import PICOUSD_PER_NANOUSD, compute_highest_input_microusd_per_mtok, format_nanousd
+from policies.money import PICOUSD_PER_NANOUSD, RARE_KINDS, find_dearest, format_nanousd
+from policies.prices import Prices
 from policies.refusal import Refusal, RefusalCode
 
 MAX_HOLD_NANOUSD = 10**15
@@ -86,13 +86,17 @@ def compute_max_cost(
     is_protected: bool,
     names_cap: bool = True,
     uncapped_tokens: int = 0,
+    service_tier: str | None = None,
+    rare_kinds: Iterable[str] = RARE_KINDS,
 ) -> MaxCost:
     """Return the most that a metered call of ``choices`` answers may cost at retail ``prices``, rounded up.
 
     ``names_cap`` is as in ``MaxCost``. ``uncapped_tokens`` are those that each choice may have beyond its cap.
+    ``service_tier`` and ``rare_kinds`` are as for ``find_dearest``.
     """
-    token_picousd = prices.output_microusd_per_mtok * choices
-    prompt_picousd = prompt_tokens * compute_highest_input_microusd_per_mtok(prices)
+    dearest = find_dearest(prices, prompt_tokens, service_tier, rare_kinds)
+    token_picousd = dearest.output_microusd_per_mtok * choices
+    prompt_picousd = prompt_tokens * dearest.input_microusd_per_mtok + dearest.call_microusd_per_m
     uncapped_picousd = prompt_picousd + uncapped_tokens * token_picousd
     prompt_nanousd = -(-uncapped_picousd // PICOUSD_PER_NANOUSD)  # rounded up
     return MaxCost(prompt_nanousd, token_picousd, cap_tokens, is_protected, names_cap)

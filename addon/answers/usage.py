@@ -1,8 +1,10 @@
 """Token counts as the provider reported them. None is computed, and an absent count stays unknown. Pure."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from policies.family import Family
 from policies.model import Usage
@@ -23,11 +25,24 @@ CACHED_TOKENS_AT = (
 )
 REASONING_TOKENS_AT = ("completion_tokens_details.reasoning_tokens", "reasoning_tokens")
 CACHE_WRITE_TOKENS_AT = ("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens")
+_PRICED_AT = (
+    ("cache_creation.ephemeral_1h_input_tokens",),
+    ("prompt_tokens_details.audio_tokens",),
+    ("prompt_tokens_details.cached_tokens_details.audio_tokens",),
+    ("prompt_tokens_details.image_tokens",),
+    ("completion_tokens_details.audio_tokens",),
+    (
+        *("server_tool_use.web_search_requests", "server_tool_use_details.web_search_requests"),
+        "num_sources_used",
+    ),
+)
+"""The places of the counts that few models have a price for, in the order of the fields of ``Usage``."""
 USAGE_MEMBERS = frozenset({"usage", "x_groq"})
 """The members of an answer, or of a chunk, that may have counts. Groq reports in ``x_groq`` in streams."""
 _TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
-_NO_COUNTS = [None] * 6
+_NO_COUNTS = [None] * (6 + len(_PRICED_AT))
 _MAX_DIGITS = 40  # A longer number is not a count, and a very long one takes too much time to read.
+_SERVICE_TIER = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _NAMES = Usage.__struct_fields__
 
 
@@ -40,9 +55,16 @@ def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
     """
     vendor = payload.get("x_groq")  # where Groq reports in streams
     for report in (payload.get("usage"), vendor.get("usage") if isinstance(vendor, dict) else None):
-        if isinstance(report, dict) and (usage := _read(report, family)):
+        if isinstance(report, dict) and (usage := _read(report, family, payload.get("service_tier"))):
             return usage
     return None
+
+
+@lru_cache(maxsize=64)
+def read_service_tier(name: str) -> str | None:
+    """Return the service tier that an answer names, in lower case; None for a text that is no name."""
+    # Vertex says ON_DEMAND_PRIORITY. Source: Vertex AI, "TrafficType".
+    return name.lower().removeprefix("on_demand_") if _SERVICE_TIER.fullmatch(name) else None
 
 
 def merge_usage(earlier: Usage | None, later: Usage) -> Usage:
@@ -53,8 +75,8 @@ def merge_usage(earlier: Usage | None, later: Usage) -> Usage:
     return Usage(*(before if now is None else now for now, before in counts))
 
 
-def _read(report: Mapping[str, object], family: Family) -> Usage | None:
-    counts: list[int | None] = []
+def _read(report: Mapping[str, object], family: Family, service_tier: object) -> Usage | None:
+    counts: list[Any] = []
     for name in _TOTALS:
         value = report.get(name)
         if value is None or (type(value) is int and value >= 0):
@@ -65,10 +87,15 @@ def _read(report: Mapping[str, object], family: Family) -> Usage | None:
         family.cached_tokens_at or CACHED_TOKENS_AT,
         family.reasoning_tokens_at or REASONING_TOKENS_AT,
         CACHE_WRITE_TOKENS_AT,
+        *_PRICED_AT,
     ):
         names, paths = _compile(places)
         counts.append(None if names.isdisjoint(report) else _find_count(report, paths))
-    return None if counts == _NO_COUNTS else Usage(*counts)
+    if counts == _NO_COUNTS:
+        return None
+    tier = service_tier or report.get("service_tier")  # Mistral has it in its usage.
+    counts.append(read_service_tier(tier) if isinstance(tier, str) else None)
+    return Usage(*counts)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ Source: contract, "Chat request body" and "Message object"; docs/decisions/null-
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -16,7 +16,11 @@ from addon.text.large_strings import LargeStrings
 from policies.estimate import estimate_prompt_tokens
 from policies.family import CAP_FIELDS, Family
 from policies.field_rules import count_choices
+from policies.model import Model
 from policies.refusal import Refusal
+
+SERVICE_TIER: Final = "service_tier"
+"""The field for the service that a provider sells at a price of its own. Source: OpenAI, "Create chat completion"."""
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
@@ -50,6 +54,21 @@ class ChatRequest(Struct, frozen=True, gc=False):
             **self.fields,
             **{name: value for name, value in self.extras.items() if name in family.extra},
         }
+
+    def sendable_to(self, model: Model) -> Mapping[str, Any]:
+        """Return the fields that may be sent to ``model``, before ``sanitize``: ``service_tier`` only with a price."""
+        fields = self.sendable(model.family)
+        if SERVICE_TIER not in self.extras:
+            return fields
+        fields = {name: value for name, value in fields.items() if name != SERVICE_TIER}
+        tier = self.service_tier(model)
+        return fields if tier is None else {**fields, SERVICE_TIER: tier}
+
+    def service_tier(self, model: Model) -> str | None:
+        """Return the service tier that ``model`` is asked for, None where it has no price."""
+        prices, asked = model.wholesale, self.extras.get(SERVICE_TIER)
+        is_base = asked == "default" and bool(prices.service_tiers)
+        return asked if is_base or prices.find_service_tier(asked) is not None else None
 
     def prompt_tokens(self, family: Family) -> int:
         """Estimate the prompt from all fields that are sent to a model of ``family``."""

@@ -19,11 +19,21 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import NO_CHAT, Call
 from addon.calls.credential_check import CredentialChecker
 from addon.calls.request_body import BodyBudget
-from addon.calls.settlement import OK, compute_outcome, read_plausible_usage
+from addon.calls.settlement import (
+    OK,
+    compute_outcome,
+    find_unpriced_service_tier,
+    read_plausible_usage,
+)
 from addon.runtime.clock import Clock
 from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
-from addon.telemetry.logs import log_attempt_failed, log_call, log_implausible_usage
+from addon.telemetry.logs import (
+    log_attempt_failed,
+    log_call,
+    log_implausible_usage,
+    log_unpriced_service_tier,
+)
 from addon.telemetry.metrics import Metrics
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.upstream.platform_keys import PlatformKeys
@@ -182,7 +192,10 @@ class InFlightCalls:
             for name in implausible:
                 log_implausible_usage(answered, name)
                 self.metrics.count_implausible_usage(answered.target.model.provider.name, name)
-            return compute_outcome(call, reader, counted, now_s)
+            outcome = compute_outcome(call, reader, counted, now_s)
+            if outcome.usage.service_tier and (tier := find_unpriced_service_tier(call, outcome.usage)):
+                log_unpriced_service_tier(answered, tier)
+            return outcome
         except Exception:
             log.exception("the cost of a call can't be found out", extra={"id": answered.id})
             return Outcome()

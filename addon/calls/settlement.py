@@ -17,6 +17,7 @@ from policies.exchange import CLIENT_DISCONNECTED, Outcome, UsageSource
 from policies.model import Usage
 from policies.money import compute_costs_nanousd
 from policies.plausible_usage import keep_plausible
+from policies.prices import NORMAL_SERVICE_TIERS
 
 OK = 200
 NOTHING: Final = Usage()
@@ -49,6 +50,15 @@ def read_plausible_usage(call: Call, reader: AnswerReader | None) -> tuple[Usage
     return keep_plausible(
         reported, model, lambda: call.chat.choices(model.family), lambda: _prompt_tokens(call)
     )
+
+
+def find_unpriced_service_tier(call: Call, usage: Usage) -> str | None:
+    """Return the service tier that a metered answer names, where the catalog has no price of it, fit for a log."""
+    target, tier = call.exchange.target, usage.service_tier
+    is_usual = tier is None or tier in NORMAL_SERVICE_TIERS
+    if is_usual or target.mode != "payg" or target.model.wholesale.find_service_tier(tier) is not None:
+        return None
+    return recordable(tier, target.secrets)
 
 
 def _usage(

@@ -20,6 +20,7 @@ from policies.exchange import Exchange
 from policies.field_rules import count_choices
 from policies.key_models import restrict_route
 from policies.limits import limits_of
+from policies.money import RARE_KINDS
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.review import ReviewedCall, review, reviewed_messages
@@ -133,6 +134,10 @@ def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protecte
         return NOT_METERED
     if model.max_completion_tokens is None:
         raise RuntimeError(f"call {call.exchange.id}: a metered model is one of the catalog")
+    # Only these may have other prices, and to look for them takes time.
+    rare_kinds = RARE_KINDS & model.retail.own_kinds
+    if rare_kinds:
+        rare_kinds &= RequestFacts(chat.model, chat.fields).rare_kinds
     return compute_max_cost(
         model.retail,
         prompt_tokens=chat.prompt_tokens(model.family),
@@ -141,6 +146,8 @@ def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protecte
         is_protected=is_protected,
         names_cap=chat.requested_cap is not None,
         uncapped_tokens=model.family.uncapped_completion_tokens,
+        service_tier=chat.service_tier(model),
+        rare_kinds=rare_kinds,
     )
 
 
@@ -154,7 +161,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     model = target.model
     budget_tokens = hold.cap_tokens if target.mode == "payg" else None
     cap = find_completion_cap(cap_tokens, model.max_completion_tokens, budget_tokens)
-    sendable = chat.sendable(model.family)
+    sendable = chat.sendable_to(model)
     sanitized = sanitize(sendable, model, cap, chat.stream)
     request = DIALECTS[model.provider.dialect].request(target, sanitized.body)
     dropped = None

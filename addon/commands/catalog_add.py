@@ -1,7 +1,8 @@
 """``tollgate catalog add``: one more model, as a whole table of models.toml. Source: docs/catalog.md."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from addon.commands.catalog_files import MODELS, edited_models, is_for_upgrades,
 from addon.commands.catalog_update import format_price
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option
-from addon.commands.published_prices import find_published, find_published_window
+from addon.commands.published_prices import NEAREST, find_published, find_published_window
 from addon.commands.readers import load_served_settings
 from addon.settings.errors import suggest_name
 from addon.settings.settings import Settings
@@ -122,22 +123,34 @@ def _require_new(settings: Settings, slug: str) -> None:
         raise click.ClickException(f'the model "{known}" exists already; choose another --slug')
 
 
-def _published_prices(provider: Provider, model: str) -> dict[str, str]:
-    """Return the published prices of today by their keys in models.toml, without those that are the input price."""
+def _published_prices(provider: Provider, model: str) -> dict[str, Any]:
+    """Return the published prices of today by their keys in models.toml, without those that apply anyway."""
     if provider.builtin:
         return {}
     published = find_published(provider.base_url, model, datetime.now(UTC).date())
     if published is None:
         return {}
-    prices = {
-        "input_price_per_m": published.input,
-        "output_price_per_m": published.output,
-        "cached_input_price_per_m": None
-        if published.cached_input == published.input
-        else published.cached_input,
-        "cache_write_price_per_m": published.cache_write,
+    prices: dict[str, Any] = _name_prices(published.base, {})
+    below: Mapping[str, Decimal] = published.base
+    tiers = []
+    for bound, level in published.tiers.items():
+        changed = {kind: price for kind, price in level.items() if price != below.get(kind)}
+        tiers.append({"above_prompt_tokens": bound, **_name_prices(changed, prices)})
+        below = level
+    return prices | ({"tiers": tiers} if tiers else {})
+
+
+def _name_prices(prices: Mapping[str, Decimal], named: Collection[str]) -> dict[str, str]:
+    """Return published prices by their keys in models.toml.
+
+    One that the nearest kind has, too, needs no line, unless its key is among those ``named`` for shorter prompts.
+    """
+    by_key = {f"{kind}_price_per_m": (kind, price) for kind, price in prices.items()}
+    return {
+        key: format_price(price)
+        for key, (kind, price) in by_key.items()
+        if key in named or price != prices.get(NEAREST.get(kind, ""))
     }
-    return {key: format_price(price) for key, price in prices.items() if price is not None}
 
 
 def _published_window(provider: Provider, model: str, least_tokens: int) -> int | None:

@@ -15,19 +15,29 @@ from typing import Any, Final
 
 import click
 
-from addon.commands.catalog_edits import add_table, copy_table, set_prices
+from addon.commands.catalog_edits import PRICE_KEYS, add_table, copy_table, set_prices
 from addon.commands.catalog_files import MODELS, ModelsFile, edited_models, is_for_upgrades, refuse_shipped
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, format_table
-from addon.commands.published_prices import PublishedPrices, compare_prices, find_published
+from addon.commands.published_prices import (
+    KINDS,
+    NEAREST,
+    PublishedPrices,
+    compare_prices,
+    find_published,
+)
 from addon.commands.readers import load_served_settings
 from addon.settings.settings import Settings
 from addon.settings.sources import Sources
 from addon.text.table import Table
 from addon.text.table_formats import format_csv
 from addon.text.toml import load_toml
+from policies.prices import PRICE_FIELDS, Prices, price_key
 
+_KINDS: Final = {f"{kind}_price_per_m": kind for kind in KINDS}
+_SHORT_TERM: Final = "cache_write_5m_price_per_m"
+"""The key that wins over that of cache writes of any term."""
 _SIX_DIGITS: Final = Decimal("0.000001")
 
 
@@ -90,26 +100,42 @@ def find_changes(settings: Settings, day: date) -> list[PriceChange]:
         model = settings.models[slug]
         published = find_published(model.provider.base_url, model.upstream_model_id, day)
         if published and not model.provider.builtin:
-            changes += _compare_table(slug, tables[slug], published)
+            changes += _compare_table(slug, model.wholesale, tables[slug], published)
     return changes
 
 
-def _compare_table(slug: str, table: Mapping[str, Any], published: PublishedPrices) -> Iterator[PriceChange]:
-    current = Decimal(table["input_price_per_m"])
-    input_price = current if published.input is None else _round(published.input)
-    wanted = {
-        "input_price_per_m": input_price,
-        "output_price_per_m": published.output,
-        "cached_input_price_per_m": published.cached_input,
-        "cache_write_price_per_m": input_price if published.cache_write is None else published.cache_write,
-    }
-    for key, price in wanted.items():
-        if price is None:
-            continue
-        old, new = table.get(key), _round(price)
-        # A key that is not there means the input price.
-        if new != (input_price if old is None else Decimal(old)):
-            yield PriceChange(slug, key, old, format_price(new))
+def _compare_table(
+    slug: str, prices: Prices, table: Mapping[str, Any], published: PublishedPrices
+) -> Iterator[PriceChange]:
+    """Yield the prices to write. One that applies without being written needs no line."""
+    known: dict[str, str] = {}
+    bounds = {0, *published.tiers, *(tier.above_prompt_tokens for tier in prices.tiers)}
+    for bound in sorted(bounds):
+        stated = _find_stated(table, bound)
+        known |= stated
+        wanted = published.at(bound)
+        applies: dict[str, Decimal] = {}
+        for key in map(price_key, PRICE_FIELDS):
+            kind = _KINDS.get(key)
+            if kind is None:
+                continue
+            price = Decimal(known[key]) if key in known else applies[NEAREST[kind]]
+            applies[kind] = _round(wanted[kind]) if kind in wanted else price
+            if applies[kind] != price:
+                known[key] = format_price(applies[kind])
+                place = f"tiers[{bound}]." if bound else ""
+                written = _SHORT_TERM if kind == "cache_write" and _SHORT_TERM in table else key
+                yield PriceChange(slug, f"{place}{written}", stated.get(key), known[key])
+
+
+def _find_stated(table: Mapping[str, Any], bound: int) -> Mapping[str, Any]:
+    """Return the prices that are written in the table of models.toml, or in that of its tier."""
+    tiers = (tier for tier in table.get("tiers", ()) if tier["above_prompt_tokens"] == bound)
+    found = next(tiers, {}) if bound else table
+    stated = {key: price for key, price in found.items() if key in PRICE_KEYS}
+    if (short := stated.pop(_SHORT_TERM, None)) is not None:
+        stated["cache_write_price_per_m"] = short
+    return stated
 
 
 def _round(price: Decimal) -> Decimal:

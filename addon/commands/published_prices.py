@@ -4,39 +4,68 @@ Rules: docs/catalog.md, "Checking prices".
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from policies.model import Model
 from policies.money import price_usd_per_mtok
+from policies.prices import Prices
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
 
 
+_NAMES: Final = MappingProxyType(
+    {
+        "input": "input_mtok",
+        "cached_input": "cache_read_mtok",
+        "output": "output_mtok",
+        "cache_write": "cache_write_mtok",
+        "cache_write_1h": "cache_write_1h_mtok",
+        "audio_input": "input_audio_mtok",
+        "cached_audio_input": "cache_audio_read_mtok",
+    }
+)
+"""The kinds of prices that are compared, by the package's names."""
+KINDS: Final = tuple(_NAMES)
+NEAREST: Final = MappingProxyType(
+    {
+        "cached_input": "input",
+        "cache_write": "input",
+        "cache_write_1h": "cache_write",
+        "audio_input": "input",
+        "cached_audio_input": "cached_input",
+    }
+)
+"""The kind whose price applies where there is none, each after the ones that it needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedPrices:
-    """Prices in USD per million tokens. ``input`` or ``output`` is None when the package has none.
+    """Prices in USD per million tokens, by kind: those of the base, and of each tier by its bound.
 
-    ``cached_input`` is the input price when the package has none; ``cache_write`` is None when it has none, or the
-    input price.
+    ``input`` or ``output`` is absent when the package has none. Every other kind has the price that applies.
     """
 
-    input: Decimal | None
-    cached_input: Decimal | None
-    output: Decimal | None
-    cache_write: Decimal | None
+    base: Mapping[str, Decimal]
+    tiers: Mapping[int, Mapping[str, Decimal]]
+
+    def at(self, bound: int) -> Mapping[str, Decimal]:
+        """Return the prices of prompts just above ``bound``; of the base for 0."""
+        reached = [one for one in sorted(self.tiers) if one <= bound]
+        return self.tiers[reached[-1]] if reached else self.base
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
     """A price in USD per million tokens, or a window in tokens, that differs between the catalog and published data.
 
-    ``catalog`` or ``published`` is None when it has no such price. A price of cache writes counts as none when it is
-    the input price.
+    ``catalog`` or ``published`` is None when it has no such price. Where a kind has the price of a more common one, as
+    cache writes that of the input, it counts as none.
     """
 
     slug: str
@@ -77,22 +106,34 @@ def compare_prices(models: Iterable[Model], day: date) -> Comparison:
 
 
 def find_published(base_url: str, upstream_model_id: str, day: date) -> PublishedPrices | None:
-    """Return the prices of a model on ``day`` (UTC): the base tiers of its most expensive hour."""
+    """Return the prices of a model on ``day`` (UTC), of its most expensive hour."""
     info = _find_model(base_url, upstream_model_id)
     if info is None:
         return None
-    hours = (info.get_prices(datetime.combine(day, time(hour), UTC)) for hour in range(24))
-    names = ("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok")
-    by_hour = [[_find_base_price(getattr(hour, name)) for name in names] for hour in hours]
-    input_price, cached_price, output_price, write_price = max(
-        by_hour, key=lambda prices: prices[0] or Decimal(0)
-    )
+    hours = [info.get_prices(datetime.combine(day, time(hour), UTC)) for hour in range(24)]
+    dearest = max(hours, key=lambda prices: _find_price(prices.input_mtok, 0) or Decimal(0))
+    stated = [getattr(dearest, name) for name in _NAMES.values()]
+    bounds = {tier.start for price in stated for tier in getattr(price, "tiers", ())}
     return PublishedPrices(
-        input_price,
-        input_price if cached_price is None else cached_price,
-        output_price,
-        None if write_price == input_price else write_price,
+        _price_all(dearest, 0), {bound: _price_all(dearest, bound) for bound in sorted(bounds)}
     )
+
+
+def _price_all(prices: Any, bound: int) -> Mapping[str, Decimal]:
+    """Return the prices of prompts just above ``bound`` that the package has, and those that follow from them."""
+    named = {kind: _find_price(getattr(prices, name), bound) for kind, name in _NAMES.items()}
+    found = {kind: price for kind, price in named.items() if price is not None}
+    for kind, nearest in NEAREST.items():
+        if kind not in found and nearest in found:
+            found[kind] = found[nearest]
+    return found
+
+
+def _find_price(price: Any, bound: int) -> Decimal | None:
+    """Return a flat price, or the one of prompts just above ``bound``."""
+    reached = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= bound]
+    found: Decimal | None = reached[-1] if reached else getattr(price, "base", price)
+    return found
 
 
 def _find_model(base_url: str, upstream_model_id: str) -> "ModelInfo | None":
@@ -130,36 +171,29 @@ def _compare_window(model: Model) -> Iterator[Disagreement]:
 
 
 def _compare_model(model: Model, published: PublishedPrices) -> Iterator[Disagreement]:
-    prices = {
-        "input": (price_usd_per_mtok(model.wholesale.input_microusd_per_mtok), published.input),
-        "cached input": (
-            price_usd_per_mtok(model.wholesale.cached_input_microusd_per_mtok),
-            published.cached_input,
-        ),
-        "output": (price_usd_per_mtok(model.wholesale.output_microusd_per_mtok), published.output),
-        "cache write": (_find_cache_write_price(model), published.cache_write),
-    }
-    for price, (catalog_usd, published_usd) in prices.items():
-        if catalog_usd != published_usd:
-            yield Disagreement(
-                model.slug,
-                model.provider.name,
-                model.upstream_model_id,
-                price,
-                catalog_usd,
-                published_usd,
-            )
+    bounds = {0, *published.tiers, *(tier.above_prompt_tokens for tier in model.wholesale.tiers)}
+    for bound in sorted(bounds):
+        stated, wanted = price_catalog(model.wholesale, bound), published.at(bound)
+        for kind, price in stated.items():
+            # The price of the nearest kind counts as none.
+            nearest = None if kind == "cached_input" else NEAREST.get(kind)
+            catalog_usd = None if nearest and price == stated[nearest] else price
+            published_usd = wanted.get(kind)
+            if nearest and published_usd == wanted.get(nearest):
+                published_usd = None
+            if catalog_usd != published_usd:
+                name = kind.replace("_", " ") + (f" above {bound}" if bound else "")
+                yield Disagreement(
+                    model.slug,
+                    model.provider.name,
+                    model.upstream_model_id,
+                    name,
+                    catalog_usd,
+                    published_usd,
+                )
 
 
-def _find_cache_write_price(model: Model) -> Decimal | None:
-    """Return the price of cache writes, or None when it is the input price."""
-    price = model.wholesale.cache_write_microusd_per_mtok
-    if price is None or price == model.wholesale.input_microusd_per_mtok:
-        return None
-    return price_usd_per_mtok(price)
-
-
-def _find_base_price(price: Any) -> Decimal | None:
-    """Return a flat price, or the base one of tiers by prompt length."""
-    base: Decimal | None = getattr(price, "base", price)
-    return base
+def price_catalog(prices: Prices, bound: int) -> Mapping[str, Decimal]:
+    """Return the catalog's prices of prompts just above ``bound`` by kind, in USD per million tokens."""
+    level = prices.levels(bound + 1)[-1]
+    return {kind: price_usd_per_mtok(level.price_of(kind)) for kind in _NAMES}

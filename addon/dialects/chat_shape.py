@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from policies.model import Usage
+
 HEAD: Final = frozenset({"id", "object", "created", "model"})
 """The members of every chunk."""
 
@@ -41,6 +43,10 @@ class StreamTranslator(Protocol):
     @property
     def usage(self) -> dict[str, Any] | None:
         """The usage block as far as it is known."""
+
+    @property
+    def priced(self) -> Usage:
+        """The counts that have a price, and no place in the chat shape."""
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the chunks of one event, often none. Raises ValueError for an event that makes no sense."""

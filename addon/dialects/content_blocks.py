@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from addon.dialects.chat_shape import Identity, chunk, usage_chunk
 from addon.text.json_encode import encode_json
+from policies.model import Usage
 
 REASONING_FORMAT: Final = "anthropic-claude-v1"
 """The ``reasoning_details`` format that only Anthropic's models understand. Source: OpenRouter, "Reasoning Tokens"."""
@@ -34,6 +35,11 @@ class BlockStream:
 
     kept_chars = 0
     """All content is sent at once."""
+
+    @property
+    def priced(self) -> Usage:
+        """The counts that have a price, and no place in the chat shape."""
+        raise NotImplementedError
 
     def ignores(self, _event: dict[str, Any]) -> bool:
         """Return False: each event is read."""

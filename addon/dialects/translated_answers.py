@@ -9,7 +9,7 @@ from addon.answers.context import AnswerContext
 from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.stream_chunks import Event
 from addon.answers.streamed_secrets import StreamedSecrets, clears
-from addon.answers.usage import parse_usage
+from addon.answers.usage import merge_usage, parse_usage
 from addon.answers.usage_placement import UsagePlacement
 from addon.answers.whole import Answer, decode_answer, failed, with_billing_notes
 from addon.dialects.chat_shape import HEAD, StreamTranslator
@@ -42,7 +42,8 @@ class TranslatedChunks:
     @property
     def usage(self) -> Usage | None:
         """The counts that are known so far."""
-        return parse_usage({"usage": self._translator.usage}, self._family)
+        counted = parse_usage({"usage": self._translator.usage}, self._family)
+        return merge_usage(counted, self._translator.priced) if counted else None
 
     @property
     def is_complete(self) -> bool:
@@ -134,8 +135,13 @@ def _possible_counts(counts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def translating_reader(translate: Translate) -> Callable[[bytes, AnswerContext], Answer]:
-    """Return a function that reads a whole answer and makes a chat completion of it with ``translate``."""
+def translating_reader(
+    translate: Translate, read_priced: Callable[[dict[str, Any]], Usage]
+) -> Callable[[bytes, AnswerContext], Answer]:
+    """Return a function that reads a whole answer and makes a chat completion of it with ``translate``.
+
+    ``read_priced`` returns the counts of a provider's answer that a chat completion has no place for.
+    """
 
     def read(body: bytes, context: AnswerContext) -> Answer:
         payload = decode_answer(body, context)
@@ -143,7 +149,8 @@ def translating_reader(translate: Translate) -> Callable[[bytes, AnswerContext],
             return failed(payload)
         try:
             made = translate(payload, context.model_slug, context.created_s, context.answer_id)
-            usage, choices = parse_usage(made, context.family), made["choices"]
+            counted, choices = parse_usage(made, context.family), made["choices"]
+            usage = merge_usage(counted, read_priced(payload)) if counted else None
             noted = _without_impossible_counts(made) | {"choices": with_billing_notes(choices, usage)}
             shown = encode_json(noted)
         except ValueError:

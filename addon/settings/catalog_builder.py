@@ -19,15 +19,17 @@ from addon.settings.catalog_schema import (
     ProviderTable,
 )
 from addon.settings.conf_schema import ProxyConf
-from addon.settings.errors import ErrorList, SettingsError, join_key_path
+from addon.settings.errors import ErrorList, SettingsError, join_errors, join_key_path
 from addon.settings.gateway_secrets import SecretUse
+from addon.settings.price_schema import make_prices
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
+from addon.text.toml import find_key_line
 from addon.text.urls import model_path, path_segment
 from policies.allowed_models import fold_slug
 from policies.family import CUSTOM_FAMILY, Estimator, Family, check_family
-from policies.model import Auth, Model, Prices, Provider
+from policies.model import Auth, Model, Provider
 from policies.money import compute_retail_prices
 
 _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
@@ -96,8 +98,17 @@ class CatalogBuilder:
 
     def _read[T](self, schema: TypeAdapter[dict[str, T]], file: Path, errors: ErrorList) -> _Placed[T]:
         with errors.collect():
-            return _validate_tables(schema, file, self._sources.read_toml(file))
+            return self._validate(schema, file, self._sources.read_toml(file))
         return {}
+
+    def _validate[T](
+        self, schema: TypeAdapter[dict[str, T]], file: Path, tables: dict[str, Any]
+    ) -> _Placed[T]:
+        try:
+            return {name: (file, table) for name, table in validate(schema, file, tables).items()}
+        except SettingsError as error:
+            text = self._sources.read_text(file)
+            raise join_errors([_add_line(one, text) for one in error.all]) from None
 
     def _make_providers(self, tables: _Placed[ProviderTable], errors: ErrorList) -> None:
         for name, (file, table) in tables.items():
@@ -175,7 +186,7 @@ class CatalogBuilder:
         self.overlaid_slugs = frozenset(added)
         self.unknown_hidden = tuple(sorted(hidden - tables.keys()))
         shown = {slug: table for slug, table in added.items() if slug not in hidden}
-        tables |= _validate_tables(MODELS_FILE, overlay, shown)
+        tables |= self._validate(MODELS_FILE, overlay, shown)
         for slug in hidden & tables.keys():
             file, table = tables[slug]
             tables[slug] = file, table.model_copy(update=_HIDDEN)
@@ -197,13 +208,7 @@ class CatalogBuilder:
                 check(table.upstream_model_id)
             except ValueError as error:
                 raise SettingsError(file, join_key_path(slug, "upstream_model_id"), str(error)) from None
-        cached = table.cached_input_price_per_m
-        wholesale = Prices(
-            input_microusd_per_mtok=table.input_price_per_m,
-            cached_input_microusd_per_mtok=table.input_price_per_m if cached is None else cached,
-            output_microusd_per_mtok=table.output_price_per_m,
-            cache_write_microusd_per_mtok=table.cache_write_price_per_m,
-        )
+        wholesale = make_prices(table, table.service_tiers)
         return Model(
             slug=slug,
             provider=provider,
@@ -219,8 +224,10 @@ class CatalogBuilder:
         )
 
 
-def _validate_tables[T](schema: TypeAdapter[dict[str, T]], file: Path, tables: dict[str, Any]) -> _Placed[T]:
-    return {name: (file, table) for name, table in validate(schema, file, tables).items()}
+def _add_line(error: SettingsError, text: str) -> SettingsError:
+    """Return an error of a file that says in which line of its text it is."""
+    line = find_key_line(text, error.key) if error.key else None
+    return SettingsError(error.file, error.key, f"{error.reason} (at line {line})") if line else error
 
 
 def _make_family(name: str, table: FamilyTable, file: Path) -> Family:

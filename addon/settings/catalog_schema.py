@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter, model_validator
 
+from addon.settings.price_schema import ServiceTierName, ServiceTierTable, TieredPricesTable
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
     AwsName,
@@ -175,26 +176,33 @@ class FamilyTable(Table):
     estimator: EstimatorTable = EstimatorTable()
 
 
-class ModelTable(Table):
-    """One table of models.toml. The loaded prices are micro-USD per million tokens."""
+class PlaceTable(Table):
+    """Where a model is, and what it accepts."""
 
     provider: str
     upstream_model_id: Text
     family: str
+
+
+class ModelTable(TieredPricesTable, PlaceTable):
+    """One table of models.toml."""
+
     input_price_per_m: Price
     output_price_per_m: Price
-    cached_input_price_per_m: Price | None = None
-    cache_write_price_per_m: Price | None = None
     max_completion_tokens: Count
     context_window: Count | None = None
     lacks: Distinct[Lack] = ()
+    service_tiers: dict[ServiceTierName, ServiceTierTable] = {}
     byok_only: bool = False
     active: bool = True
 
     @model_validator(mode="after")
     def _check_context_window(self) -> Self:
         if self.context_window is not None and self.context_window < self.max_completion_tokens:
-            reason = f"must be at least max_completion_tokens, which is {self.max_completion_tokens}"
+            reason = (
+                f"must be at least max_completion_tokens, which is {self.max_completion_tokens}"
+                ": raise it, or lower that"
+            )
             raise table_error(reason, "context_window")
         return self
 

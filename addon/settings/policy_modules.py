@@ -43,7 +43,17 @@ OWN_MODULES: Final = frozenset(
             "large_text",
             "limits",
         ),
-        *("messages", "model", "money", "plausible_usage", "refusal", "request_facts", "resend", "review"),
+        *(
+            "messages",
+            "model",
+            "money",
+            "plausible_usage",
+            "prices",
+            "refusal",
+            "request_facts",
+            "resend",
+            "review",
+        ),
         *(
             "route",
             "route_table",

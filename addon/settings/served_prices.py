@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from addon.runtime.atomic_files import write_atomically
-from policies.model import Model, Prices
+from policies.model import Model
 from policies.money import price_usd_per_mtok
+from policies.prices import Prices, list_prices
 
 FILE_NAME: Final = "served-prices.json"
 MAX_NAMED: Final = 20
@@ -55,22 +56,16 @@ class ServedPrices:
 
 
 def _prices_of(prices: Prices) -> dict[str, str | None]:
-    found = {
-        "input_price_per_m": prices.input_microusd_per_mtok,
-        "output_price_per_m": prices.output_microusd_per_mtok,
-        "cached_input_price_per_m": prices.cached_input_microusd_per_mtok,
-        "cache_write_price_per_m": prices.cache_write_microusd_per_mtok,
-    }
     return {
         key: None if price is None else f"{price_usd_per_mtok(price).normalize():f}"
-        for key, price in found.items()
+        for key, price in list_prices(prices).items()
     }
 
 
 def _find_changes(before: _Prices, now: _Prices) -> Iterator[str]:
     for slug in sorted(before.keys() & now.keys()):
-        for key, price in now[slug].items():
-            old = before[slug].get(key)
+        for key in [*now[slug], *(before[slug].keys() - now[slug].keys())]:
+            old, price = before[slug].get(key), now[slug].get(key)
             if old != price:
                 yield f"{slug}: {key} {old or 'none'} → {price or 'none'}"
 

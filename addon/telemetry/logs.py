@@ -236,6 +236,13 @@ def log_implausible_usage(exchange: Exchange, count: str) -> None:
     _calls.warning("%s reports %s that can't be: not believed", provider, count, extra=fields)
 
 
+def log_unpriced_service_tier(exchange: Exchange, service_tier: str) -> None:
+    """Log an answer of a service tier that has no price. Its call has the base prices."""
+    model = exchange.target.model.slug
+    fields = {"event": "service tier without a price", "id": exchange.id, "model": model}
+    _calls.warning("%s was served at the tier %s: priced at its base", model, service_tier, extra=fields)
+
+
 def _log_to_others(line: str, event: str) -> None:
     """Send the line of a call through logging, for instance when mitmdump hosts us."""
     record = logging.LogRecord(_calls.name, logging.INFO, "", 0, event, None, None)

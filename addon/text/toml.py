@@ -39,6 +39,9 @@ class TomlError(ValueError):
     """The reason why a text can't be read, with the number of its line. ``str`` is one short line."""
 
 
+_KEY_PARTS: Final = re.compile(r"""["']([^"']*)["']|([A-Za-z0-9_-]+)|\[([0-9]+)\]""")
+
+
 def load_toml(text: str) -> dict[str, Any]:
     """Return the tables of a text, as ``tomllib.loads`` does, in linear time. Raises TomlError."""
     # Most texts have no line with so many dots.
@@ -93,6 +96,33 @@ def find_line(text: str, name: str) -> int | None:
             ):
                 return _line_of(text, start)
     return None
+
+
+def find_key_line(text: str, key: str) -> int | None:
+    """Return the number of the line of a key path such as ``"gpt-5.4".tiers[1].input_price_per_m``.
+
+    Where it is not there, return that of the nearest table around it, and None where that is written in another way.
+    """
+    wanted = [quoted or bare or int(index) for quoted, bare, index in _KEY_PARTS.findall(key)]
+    here: list[str | int] = []
+    arrays: dict[tuple[str, ...], int] = {}
+    depth, nearest = 0, None
+    for number, line in enumerate(text.splitlines(), start=1):
+        statement = line.strip()
+        names = [
+            quoted or bare
+            for quoted, bare, _ in _KEY_PARTS.findall(statement.partition("=")[0].split("#")[0])
+        ]
+        if statement.startswith("["):
+            here = [*names]
+            if statement.startswith("[["):
+                arrays[*names] = arrays.get((*names,), -1) + 1
+                here.append(arrays[*names])
+            if len(here) > depth and wanted[: len(here)] == here:
+                depth, nearest = len(here), number
+        elif "=" in statement and [*here, *names] == wanted:
+            return number
+    return nearest
 
 
 def _read_tokens(text: str) -> Iterator[re.Match[str]]:

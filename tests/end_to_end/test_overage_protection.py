@@ -57,7 +57,13 @@ def refused_of_twenty(one: Model, wallet_usd: int) -> int:
     prompt_tokens = estimate_prompt_tokens({"messages": HELLO}, one.family.estimator)
     assert one.max_completion_tokens is not None
     max_cost = compute_max_cost(
-        one.retail, prompt_tokens, one.max_completion_tokens, 1, is_protected=True, names_cap=False
+        one.retail,
+        prompt_tokens,
+        one.max_completion_tokens,
+        1,
+        is_protected=True,
+        names_cap=False,
+        rare_kinds=(),
     )
     held: list[int] = []
     for _ in range(20):

@@ -16,7 +16,8 @@ from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from policies.call_stages import Stage
 from policies.exchange import NO_TARGET, Exchange
 from policies.family import Family
-from policies.model import Key, Model, Prices, Provider, Usage, Workspace
+from policies.model import Key, Model, Provider, Usage, Workspace
+from policies.prices import Prices
 from policies.route import Route, Target
 from policies.sanitize import Sanitized
 from policies.spend import Hold

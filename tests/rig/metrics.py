@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from policies.call_stages import Stage
 from policies.exchange import Exchange
 from policies.family import Family
-from policies.model import Key, Model, Prices, Provider, Usage, Workspace
+from policies.model import Key, Model, Provider, Usage, Workspace
+from policies.prices import Prices
 from policies.route import Target
 from rig.ledger import route_fields
 

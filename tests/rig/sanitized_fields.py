@@ -3,7 +3,8 @@
 from typing import Any
 
 from policies.family import Family
-from policies.model import Model, Prices, Provider
+from policies.model import Model, Provider
+from policies.prices import Prices
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 NAMED = {"type": "function", "function": {"name": "f"}}

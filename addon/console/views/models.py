@@ -12,7 +12,8 @@ from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.figures import find_error_rate
 from addon.store.ledger.report import find_totals
 from addon.text.table import Table
-from policies.model import Model, Prices
+from policies.model import Model
+from policies.prices import Prices
 
 _PRICES: Final = ("input", "cached_input", "cache_write", "output")
 _USE: Final = (

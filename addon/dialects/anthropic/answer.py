@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, override
 
-from addon.answers.usage import read_count, sum_counts
+from addon.answers.usage import read_count, read_service_tier, sum_counts
 from addon.dialects.chat_shape import Identity, choice, chunk, completion
 from addon.dialects.content_blocks import (
     MALFORMED,
@@ -20,6 +20,7 @@ from addon.dialects.content_blocks import (
     whole_call,
 )
 from addon.text.json_encode import encode_json
+from policies.model import Usage
 
 _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     {
@@ -77,6 +78,23 @@ def chat_usage(counts: Mapping[str, Any]) -> dict[str, Any] | None:
     return usage or None
 
 
+def read_priced(answer: Mapping[str, Any]) -> Usage:
+    """Return the counts of a whole answer, or of ``{"usage": …}``, that the chat shape has no place for.
+
+    Its total of written tokens counts: the terms may add up to less of them. In fast mode ``speed`` is what costs more.
+    Source: Anthropic, "Prompt caching", "Fast mode"; recorded traffic.
+    """
+    counts = answer.get("usage")
+    if not isinstance(counts, Mapping):
+        return Usage()
+    tier = "fast" if counts.get("speed") == "fast" else counts.get("service_tier")
+    return Usage(
+        cache_write_1h_tokens=_count(counts.get("cache_creation"), "ephemeral_1h_input_tokens"),
+        searches=_count(counts.get("server_tool_use"), "web_search_requests"),
+        service_tier=read_service_tier(tier) if isinstance(tier, str) else None,
+    )
+
+
 class AnthropicStream(BlockStream):
     """One streamed answer; see ``chat_shape.StreamTranslator``. ``created_s`` is a Unix time in seconds."""
 
@@ -98,6 +116,12 @@ class AnthropicStream(BlockStream):
     def ignores(self, event: dict[str, Any]) -> bool:
         """Return whether it is a ``ping``, or of another kind that is not read."""
         return event["type"] not in _EVENTS
+
+    @property
+    @override
+    def priced(self) -> Usage:
+        """The counts that have a price, and no place in the chat shape."""
+        return read_priced({"usage": self._counts})
 
     @property
     @override

@@ -8,7 +8,7 @@ from addon.answers.context import AnswerContext
 from addon.answers.reader import AnswerReader
 from addon.answers.stream import StreamedAnswerReader
 from addon.answers.whole import WholeAnswerReader
-from addon.dialects.anthropic.answer import AnthropicStream, to_completion
+from addon.dialects.anthropic.answer import AnthropicStream, read_priced, to_completion
 from addon.dialects.anthropic.request import has_blank_stop, to_request
 from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
@@ -16,7 +16,7 @@ from addon.dialects.translated_answers import TranslatedChunks, translating_read
 from addon.dialects.unsent_fields import unsent_fields
 from policies.route import Target
 
-_read = translating_reader(to_completion)
+_read = translating_reader(to_completion, read_priced)
 # The native names of fields that are called differently there.
 _CARRIERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, override
 
-from addon.answers.usage import read_count, sum_counts
+from addon.answers.usage import read_count, read_service_tier, sum_counts
 from addon.dialects.chat_shape import Identity, choice, chunk, completion
 from addon.dialects.content_blocks import (
     MALFORMED,
@@ -22,6 +22,7 @@ from addon.dialects.content_blocks import (
     text_of,
     whole_call,
 )
+from policies.model import Usage
 
 _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     {
@@ -73,6 +74,25 @@ def chat_usage(counts: Mapping[str, Any]) -> dict[str, Any] | None:
     return {name: count for name, count in usage.items() if count is not None} or None
 
 
+def read_priced(answer: Mapping[str, Any]) -> Usage:
+    """Return the counts of a whole answer, or of a stream's metadata, that the chat shape has no place for.
+
+    Source: Amazon Bedrock, "TokenUsage", "CacheDetail", "ServiceTier".
+    """
+    counts, tier = answer.get("usage"), answer.get("serviceTier")
+    details = counts.get("cacheDetails") if isinstance(counts, Mapping) else None
+    kept_long = [
+        read_count(one.get("inputTokens"))
+        for one in (details if isinstance(details, list) else ())
+        if isinstance(one, Mapping) and one.get("ttl") == "1h"
+    ]
+    name = tier.get("type") if isinstance(tier, Mapping) else None
+    return Usage(
+        cache_write_1h_tokens=sum_counts(*kept_long) if kept_long else None,
+        service_tier=read_service_tier(name) if isinstance(name, str) else None,
+    )
+
+
 class BedrockStream(BlockStream):
     """One streamed answer; see ``chat_shape.StreamTranslator``. ``created_s`` is a Unix time in seconds.
 
@@ -82,6 +102,7 @@ class BedrockStream(BlockStream):
 
     def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
         super().__init__(model_slug, created_s, answer_id)
+        self._last: Mapping[str, Any] = {}
         self._without_input: dict[int, None] = {}  # calls without a streamed argument so far
 
     def read(self, event: dict[str, Any]) -> Chunks:
@@ -130,7 +151,14 @@ class BedrockStream(BlockStream):
         self.is_closed = self.usage is not None
         return []
 
+    @property
+    @override
+    def priced(self) -> Usage:
+        """The counts that have a price, and no place in the chat shape."""
+        return read_priced(self._last)
+
     def _metadata(self, payload: dict[str, Any]) -> Chunks:
+        self._last = payload
         self.usage = chat_usage(payload.get("usage") or {}) or self.usage
         self.is_closed = self.has_finished and self.usage is not None
         return []

@@ -9,7 +9,7 @@ from addon.answers.reader import AnswerReader
 from addon.answers.stream import StreamedAnswerReader
 from addon.answers.whole import WholeAnswerReader
 from addon.dialects.anthropic.request import has_blank_stop
-from addon.dialects.bedrock.answer import BedrockStream, to_completion
+from addon.dialects.bedrock.answer import BedrockStream, read_priced, to_completion
 from addon.dialects.bedrock.event_stream import EventStreamReader
 from addon.dialects.bedrock.request import INFERENCE_NAMES, to_request
 from addon.dialects.endpoint import json_request
@@ -19,7 +19,7 @@ from addon.dialects.unsent_fields import unsent_fields
 from addon.text.urls import path_segment
 from policies.route import Target
 
-_read = translating_reader(to_completion)
+_read = translating_reader(to_completion, read_priced)
 # The native names of fields that are called differently there.
 _CARRIERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {

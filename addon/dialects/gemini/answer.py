@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from addon.answers.bounds import check_choices
 from addon.dialects.chat_shape import Identity, choice, chunk, completion, usage_chunk
 from addon.dialects.gemini.parts import objects, read_parts
-from addon.dialects.gemini.usage import running_usage, usage_block
+from addon.dialects.gemini.usage import count_searches, read_priced, running_usage, usage_block
+from policies.model import Usage
 
 _PROMPT_BLOCKED: Final = "the prompt was blocked"
 # Source: google-genai, types.FinishReason. Any other reason means "stop": the answer ended and nothing was withheld.
@@ -107,6 +110,7 @@ class GeminiStream:
         self._states: dict[int, _ChoiceState] = {}
         self._ends = 0
         self._metadata: Mapping[str, Any] = {}
+        self._searches: int | None = None
         self._shows_thoughts: bool | None = None  # None before the first event
 
     @property
@@ -117,6 +121,11 @@ class GeminiStream:
         if self.has_finished:
             return usage_block(self._metadata)
         return running_usage(self._metadata, shows_thoughts=self._shows_thoughts)
+
+    @property
+    def priced(self) -> Usage:
+        """The counts that have a price, and no place in the chat shape."""
+        return replace(read_priced({"usageMetadata": self._metadata}), searches=self._searches)
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the chunks of one GenerateContentResponse, at most one for each candidate."""
@@ -130,6 +139,8 @@ class GeminiStream:
         self.has_finished = bool(self._states) and self._ends == len(self._states)
         if isinstance(metadata := event.get("usageMetadata"), dict):
             self._metadata = metadata
+        if (searches := count_searches(event.get("candidates"))) is not None:
+            self._searches = max(searches, self._searches or 0)
         self._shows_thoughts = any([state.has_thoughts for state in self._states.values()])  # noqa: C419
         return chunks
 

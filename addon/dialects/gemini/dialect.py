@@ -11,6 +11,7 @@ from addon.answers.whole import WholeAnswerReader
 from addon.dialects.endpoint import json_request
 from addon.dialects.gemini.answer import GeminiStream, to_completion
 from addon.dialects.gemini.request import CONFIG_NAMES, OTHER_NAMES, to_request
+from addon.dialects.gemini.usage import read_priced
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.translated_answers import TranslatedChunks, translating_reader
 from addon.dialects.unsent_fields import unsent_fields
@@ -33,7 +34,7 @@ _MESSAGE_FIELDS: Final = frozenset(
     {"role", "content", "tool_calls", "tool_call_id", "reasoning_content", "extra_content"}
 )
 
-_read = translating_reader(to_completion)
+_read = translating_reader(to_completion, read_priced)
 
 
 def request(target: Target, body: dict[str, Any]) -> UpstreamRequest:

@@ -6,7 +6,8 @@ Source: Gemini API reference, "UsageMetadata"; recorded traffic.
 from collections.abc import Mapping
 from typing import Any
 
-from addon.answers.usage import read_count, sum_counts
+from addon.answers.usage import read_count, read_service_tier, sum_counts
+from policies.model import Usage
 
 
 def usage_block(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -40,6 +41,46 @@ def running_usage(metadata: Mapping[str, Any], *, shows_thoughts: bool) -> dict[
         running.add("completion_tokens_details")
     known = usage_block(metadata) or {}
     return {name: count for name, count in known.items() if name not in running} or None
+
+
+def read_priced(answer: Mapping[str, Any]) -> Usage:
+    """Return the counts of a whole answer, or of an event, that the chat shape has no place for.
+
+    Cached tokens are in the details of the prompt, too. Source: Gemini API reference, "ModalityTokenCount",
+    "GroundingMetadata", "Flex inference"; Vertex AI, "TrafficType"; recorded traffic.
+    """
+    metadata = answer.get("usageMetadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    prompt, cached = metadata.get("promptTokensDetails"), metadata.get("cacheTokensDetails")
+    tier = metadata.get("serviceTier") or metadata.get("trafficType")
+    return Usage(
+        audio_input_tokens=_of_modality(prompt, "AUDIO"),
+        cached_audio_tokens=_of_modality(cached, "AUDIO"),
+        image_input_tokens=_of_modality(prompt, "IMAGE"),
+        audio_output_tokens=_of_modality(metadata.get("candidatesTokensDetails"), "AUDIO"),
+        searches=count_searches(answer.get("candidates")),
+        service_tier=read_service_tier(tier) if isinstance(tier, str) else None,
+    )
+
+
+def _of_modality(details: object, modality: str) -> int | None:
+    found = [
+        read_count(one.get("tokenCount"))
+        for one in (details if isinstance(details, list) else ())
+        if isinstance(one, Mapping) and one.get("modality") == modality
+    ]
+    return sum_counts(*found) if found else None
+
+
+def count_searches(candidates: object) -> int | None:
+    """Return how many queries the provider searched the web for, None where it reports none."""
+    searches = None
+    for candidate in candidates if isinstance(candidates, list) else ():
+        grounding = candidate.get("groundingMetadata") if isinstance(candidate, Mapping) else None
+        queries = grounding.get("webSearchQueries") if isinstance(grounding, Mapping) else None
+        if isinstance(queries, list):
+            searches = (searches or 0) + len(queries)
+    return searches
 
 
 def _count(metadata: Mapping[str, Any], name: str) -> int | None:

@@ -118,3 +118,58 @@ def first_count(report: object, places: Sequence[str]) -> int | None:
 def test_each_count_is_the_first_one_at_its_places(report: dict[str, object]) -> None:
     expected = Usage(*[first_count(report, places) for places in COUNT_PLACES])
     assert parse_usage({"usage": report}, FAMILY) == (None if expected == Usage() else expected)
+
+
+RECORDED = {
+    # openai-chat-09f10ecdddf7f591
+    "sound": (
+        {
+            **{"prompt_tokens": 42, "completion_tokens": 10, "total_tokens": 52},
+            "prompt_tokens_details": {
+                "cached_tokens": 0,
+                "audio_tokens": 25,
+                "text_tokens": 17,
+                "image_tokens": 0,
+            },
+            "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
+        },
+        Usage(42, 10, 52, 0, 0, audio_input_tokens=25, image_input_tokens=0, audio_output_tokens=0),
+    ),
+    # openrouter-chat-00dea9c1da8517fd has the older of these two names
+    "searches": ({**COUNTS, "server_tool_use": {"web_search_requests": 1}}, Usage(**READ, searches=1)),
+    "newer searches": (
+        {**COUNTS, "server_tool_use_details": {"web_search_requests": 2}},
+        Usage(**READ, searches=2),
+    ),
+    "xAI's searches": ({**COUNTS, "num_sources_used": 3}, Usage(**READ, searches=3)),
+    "an hour": (
+        {**COUNTS, "cache_creation": {"ephemeral_1h_input_tokens": 4}},
+        Usage(**READ, cache_write_1h_tokens=4),
+    ),
+    "Mistral's tier": ({**COUNTS, "service_tier": "priority"}, Usage(**READ, service_tier="priority")),
+}
+
+
+@pytest.mark.parametrize("case", RECORDED)
+def test_counts_with_a_price_of_their_own_are_read(case: str) -> None:
+    reported, usage = RECORDED[case]
+    assert parse_usage({"usage": reported}, FAMILY) == usage
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("default", "default"),
+        ("ON_DEMAND", "on_demand"),
+        ("ON_DEMAND_FLEX", "flex"),
+        ("Priority", "priority"),
+        ("", None),
+        (None, None),
+        (7, None),
+        ({"type": "flex"}, None),
+        ("two words", None),
+        ("x" * 41, None),
+    ],
+)
+def test_a_service_tier_is_a_short_name_in_lower_case(written: object, name: str | None) -> None:
+    assert parse_usage({"usage": COUNTS, "service_tier": written}, FAMILY) == Usage(**READ, service_tier=name)

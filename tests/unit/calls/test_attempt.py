@@ -12,7 +12,8 @@ from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from addon.upstream.origin import Origin
 from policies.call_stages import IllegalMoveError, Stage
 from policies.family import Family
-from policies.model import Model, Prices, Provider
+from policies.model import Model, Provider
+from policies.prices import Prices
 from policies.route import Target
 
 FREE = Prices(0, 0, 0)

@@ -12,7 +12,8 @@ from pydantic import SecretStr
 
 from addon.calls.public_catalog import etag, format_catalog, is_fresh, make_public_rows
 from policies.family import Family
-from policies.model import Model, Prices, Provider
+from policies.model import Model, Provider
+from policies.prices import Prices
 
 WHOLESALE = Prices(150_000, 75_000, 600_000)
 MODEL = Model(

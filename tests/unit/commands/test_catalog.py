@@ -16,7 +16,8 @@ from addon.commands.catalog import catalog
 from addon.commands.published_prices import compare_prices
 from addon.settings.settings import load_settings
 from policies.family import Family
-from policies.model import Model, Prices, Provider
+from policies.model import Model, Provider
+from policies.prices import Prices, Tier
 
 CATALOG = ROOT / "catalog_data"
 # The day on which the prices of models.toml were read. Later, announced changes of the vendors come into force.
@@ -90,9 +91,25 @@ def test_an_unpublished_cached_price_is_the_input_price() -> None:
     assert (disagreement.price, disagreement.published) == ("cached input", Decimal("2.5"))
 
 
-def test_the_base_price_of_tiers_is_compared() -> None:
-    model = _model("https://api.openai.com/v1", "gpt-5.4", Prices(2_500_000, 250_000, 15_000_000))
+def test_each_price_of_a_tier_is_compared() -> None:
+    above = Prices(5_000_000, 500_000, 22_500_000)
+    prices = Prices(2_500_000, 250_000, 15_000_000, tiers=(Tier(272_000, above),))
+    model = _model("https://api.openai.com/v1", "gpt-5.4", prices)
     assert compare_prices([model], READ_ON).disagreements == ()
+    cheaper = replace(prices, tiers=(Tier(272_000, replace(above, output_microusd_per_mtok=15_000_000)),))
+    [wrong] = compare_prices([replace(model, wholesale=cheaper)], READ_ON).disagreements
+    assert (wrong.price, wrong.catalog, wrong.published) == (
+        "output above 272000",
+        Decimal(15),
+        Decimal("22.5"),
+    )
+    flat = compare_prices([replace(model, wholesale=replace(prices, tiers=()))], READ_ON).disagreements
+    assert {one.price for one in flat} == {
+        f"{kind} above 272000" for kind in ("input", "cached input", "output")
+    }
+    later = replace(prices, tiers=(Tier(300_000, above),))
+    found = compare_prices([replace(model, wholesale=later)], READ_ON).disagreements
+    assert {one.price.split(" above ")[1] for one in found} == {"272000"}
 
 
 def test_the_highest_price_of_the_day_is_compared() -> None:

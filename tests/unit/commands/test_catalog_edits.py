@@ -94,3 +94,57 @@ def test_a_table_that_is_there_is_not_added_again() -> None:
 def test_a_table_after_an_unfinished_one_is_not_added_into_it() -> None:
     with pytest.raises(ValueError, match="twice"):
         add_table(TEXT, '[plain]\ninput_price_per_m = "3"\n[plain2]\n[plain]\n')
+
+
+TIERED = """\
+["gpt-5.4"]
+input_price_per_m = "2.5"
+output_price_per_m = "15"
+active = true
+
+[["gpt-5.4".tiers]]  # the vendor's page
+above_prompt_tokens = 272_000
+input_price_per_m = "5"
+
+["gpt-5.4".service_tiers.flex]
+input_price_per_m = "1"
+
+# About the next one.
+[plain]
+input_price_per_m = "1"
+"""
+
+
+def test_a_price_of_a_tier_changes_in_its_line() -> None:
+    key = "tiers[272000].input_price_per_m"
+    assert set_prices(TIERED, {"gpt-5.4": {key: "6"}}) == TIERED.replace('"5"', '"6"')
+    added = set_prices(TIERED, {"gpt-5.4": {"tiers[272000].output_price_per_m": "20"}})
+    assert added == TIERED.replace('m = "5"\n', 'm = "5"\noutput_price_per_m = "20"\n')
+
+
+@pytest.mark.parametrize("bound", [200_000, 400_000])
+def test_a_tier_that_is_missing_is_added_in_the_order_of_the_bounds(bound: int) -> None:
+    edited = set_prices(TIERED, {"gpt-5.4": {f"tiers[{bound}].input_price_per_m": "7"}})
+    tiers = tomllib.loads(edited)["gpt-5.4"]["tiers"]
+    assert [tier["above_prompt_tokens"] for tier in tiers] == sorted((bound, 272_000))
+    assert {"above_prompt_tokens": bound, "input_price_per_m": "7"} in tiers
+    kept = edited.replace(
+        f'[["gpt-5.4".tiers]]\nabove_prompt_tokens = {bound}\ninput_price_per_m = "7"\n', ""
+    )
+    assert kept.replace("\n", "") == TIERED.replace("\n", "")
+
+
+def test_a_first_tier_goes_below_the_table_and_above_the_comment_of_the_next() -> None:
+    edited = set_prices(TEXT, {"gpt-4o": {"tiers[9].input_price_per_m": "7"}})
+    added = '\n[["gpt-4o".tiers]]\nabove_prompt_tokens = 9\ninput_price_per_m = "7"\n'
+    assert edited == TEXT.replace("# a source\n", f"# a source\n{added}")
+
+
+def test_a_copy_of_a_table_has_its_tiers() -> None:
+    assert copy_table(TIERED, "gpt-5.4") == TIERED.split("\n# About")[0]
+
+
+def test_a_new_table_has_its_tiers_below() -> None:
+    tier = {"above_prompt_tokens": 9, "input_price_per_m": "2"}
+    made = format_model_table("a", {"input_price_per_m": "1", "tiers": [tier], "active": True})
+    assert tomllib.loads(made) == {"a": {"input_price_per_m": "1", "active": True, "tiers": [tier]}}

@@ -53,8 +53,8 @@ def test_every_error_of_every_file_is_one_line(folder: Path) -> None:
     assert checked.lines == [
         'error: proxy.conf: listen.prot: unknown key; did you mean "port"?',
         "error: proxy.conf: listen.port: must be a valid integer",
-        "error: catalog_data/providers.toml: OPENAI.builtin: must be a valid boolean",
-        'error: catalog_data/models.toml: gpt-4o-mini.familly: unknown key; did you mean "family"?',
+        "error: catalog_data/providers.toml: OPENAI.builtin: must be a valid boolean (at line 4)",
+        'error: catalog_data/models.toml: gpt-4o-mini.familly: unknown key; did you mean "family"? (at line 4)',
         "error: policies/workspaces/acme.toml: plan: must be 'standard' or 'pro'",
         "error: policies/workspaces/acme.toml: rpm_override: must be a valid integer (at line 3)",
         'error: policies/workspaces/beta.toml: keys[0] (ci).plan: "plan" belongs to the top of the file, '

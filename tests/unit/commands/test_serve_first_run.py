@@ -12,7 +12,8 @@ from addon.commands.serve_first_run import make_demo, renew_demo_model
 from addon.settings.first_run import create_demo_workspace, find_demo_model
 from addon.settings.settings import SettingsFiles
 from addon.store.ledger.audit_spool import AuditSpool
-from policies.model import Model, Prices
+from policies.model import Model
+from policies.prices import Prices
 
 SANDBOX = replace(MODELS["gpt"], slug="sandbox", provider=PROVIDERS["SANDBOX"])
 

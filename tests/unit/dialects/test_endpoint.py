@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from addon.dialects import DIALECTS
 from addon.dialects.endpoint import auth_headers, endpoint_url
 from policies.family import Family
-from policies.model import NO_SECRET, Model, Prices, Provider
+from policies.model import NO_SECRET, Model, Provider
+from policies.prices import Prices
 from policies.route import Target
 
 PRICES = Prices(1, 1, 1)

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.model import Prices, Usage
+from policies.model import Usage
 from policies.money import (
     compute_costs_nanousd,
-    compute_highest_input_microusd_per_mtok,
     compute_retail_microusd_per_mtok,
     compute_retail_prices,
     count_billable_output,
-    count_billed_tokens,
+    count_billed,
+    find_dearest,
     parse_price_microusd_per_mtok,
 )
+from policies.prices import KINDS, Prices
 
 PRICES = Prices(
     input_microusd_per_mtok=150_000, cached_input_microusd_per_mtok=75_000, output_microusd_per_mtok=600_000
@@ -187,8 +188,8 @@ def test_tokens_written_into_a_cache_have_their_own_price(usage: Usage, prices: 
 
 
 def test_a_prompt_is_held_at_its_highest_price() -> None:
-    assert compute_highest_input_microusd_per_mtok(PRICES) == 150_000
-    assert compute_highest_input_microusd_per_mtok(WRITES) == 187_500
+    assert find_dearest(PRICES, 1) == (150_000, 600_000, 0)
+    assert find_dearest(WRITES, 1) == (187_500, 600_000, 0)
 
 
 @pytest.mark.parametrize(("micro", "nano"), [(499, 0), (500, 1), (1499, 1), (1500, 2)])
@@ -235,8 +236,9 @@ def test_a_cost_equals_the_exact_fraction_rounded_half_up(
 def test_tokens_are_counted_at_the_price_that_bills_them(
     usage: Usage, reasoning_beside: bool, billed: tuple[int, int, int, int]
 ) -> None:
-    found = count_billed_tokens(usage, reasoning_beside)
-    assert (found.input, found.cached_input, found.cache_write, found.output) == billed
+    found = dict(zip(KINDS, count_billed(usage, reasoning_beside), strict=True))
+    output = found["output"] + found["reasoning"]
+    assert (found["input"], found["cached_input"], found["cache_write"], output) == billed
 
 
 @few

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from policies.family import Family
-from policies.model import Model, Prices, Provider, Usage
+from policies.model import Model, Provider, Usage
 from policies.plausible_usage import FACTOR, NOT_A_COUNT, ORDINARY_PROMPT_TOKENS, keep_plausible
+from policies.prices import Prices
 
 FREE = Prices(0, 0, 0)
 PROVIDER = Provider("TESTER", "https://tester.example", "openai", ())

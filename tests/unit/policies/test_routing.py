@@ -25,7 +25,8 @@ from rig.routed_calls import (
 )
 
 from policies.family import Family
-from policies.model import Byok, Prices
+from policies.model import Byok
+from policies.prices import Prices
 from policies.request_facts import RequestFacts
 from policies.routing import choose_route
 

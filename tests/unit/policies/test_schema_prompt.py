@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from policies.family import Family
-from policies.model import Model, Prices, Provider
+from policies.model import Model, Provider
+from policies.prices import Prices
 from policies.refusal import Refusal
 from policies.sanitize import sanitize
 from policies.schema_prompt import INSTRUCTION

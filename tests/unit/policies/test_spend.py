@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from policies.limits import Counter, Limit, LimitKind
-from policies.model import Prices, Usage
+from policies.model import Usage
 from policies.money import compute_costs_nanousd
+from policies.prices import Prices
 from policies.spend import (
     MIN_SHARE_TOKENS,
     CounterUse,

@@ -11,7 +11,7 @@ from rig.settings_files import ACME, MODELS, PROVIDERS, SECRET, edit, write_file
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, load_settings
 from policies.family import Family
-from policies.model import Prices
+from policies.prices import Prices
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.routing import choose_route

@@ -8,7 +8,8 @@ from rig.ledger import answered_exchange
 
 from addon.settings.served_prices import FILE_NAME, MAX_NAMED, ServedPrices
 from policies.family import Family
-from policies.model import Model, Prices
+from policies.model import Model
+from policies.prices import Prices
 
 
 def models(**prices: Prices) -> dict[str, Model]:

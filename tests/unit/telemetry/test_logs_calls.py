@@ -21,7 +21,8 @@ from addon.text.masking import MASK, mask_credentials
 from policies.call_stages import Stage
 from policies.exchange import Exchange
 from policies.family import Family
-from policies.model import Key, Model, Prices, Provider, Usage, Workspace
+from policies.model import Key, Model, Provider, Usage, Workspace
+from policies.prices import Prices
 from policies.route import Target
 from policies.trace_context import TraceContext
 

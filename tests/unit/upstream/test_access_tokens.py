@@ -25,7 +25,8 @@ from addon.upstream.access_tokens import MAX_ANSWER_BYTES, MIN_LIFE_S, AccessTok
 from addon.upstream.connector import SocketConnector
 from addon.upstream.pool import Pool
 from policies.family import Family
-from policies.model import Model, Prices, Provider
+from policies.model import Model, Provider
+from policies.prices import Prices
 from policies.route import Target
 
 PRICES = Prices(1, 1, 1)

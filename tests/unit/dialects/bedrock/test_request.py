@@ -11,7 +11,8 @@ from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.dialects.bedrock.request import to_request
 from policies.family import Family
-from policies.model import Model, Prices, Provider
+from policies.model import Model, Provider
+from policies.prices import Prices
 from policies.refusal import Refusal
 from policies.route import Target
 

@@ -1,0 +1,114 @@
+"""The schema of prices in models.toml, and the ``Prices`` that they are. Source: docs/catalog.md, "Prices"."""
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, model_validator
+
+from addon.settings.validation import Table, table_error
+from addon.settings.value_types import Count, Listed, Price
+from policies.prices import NORMAL_SERVICE_TIERS, PRICE_FIELDS, Prices, Tier, price_key
+
+
+def _check_service_tier(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,31}", name):
+        raise ValueError("must be a name in lower case, as answers have it: letters, digits, _, . and -")
+    if name in NORMAL_SERVICE_TIERS:
+        raise ValueError("is the usual service, whose prices are those of the model: remove this table")
+    return name
+
+
+type ServiceTierName = Annotated[str, AfterValidator(_check_service_tier)]
+
+
+class PricesTable(Table):
+    """The prices of a model, a tier or a service tier. Loaded, they are micro-USD per million."""
+
+    input_price_per_m: Price | None = None
+    output_price_per_m: Price | None = None
+    cached_input_price_per_m: Price | None = None
+    cache_write_price_per_m: Price | None = None
+    cache_write_5m_price_per_m: Price | None = None
+    cache_write_1h_price_per_m: Price | None = None
+    reasoning_price_per_m: Price | None = None
+    audio_input_price_per_m: Price | None = None
+    cached_audio_input_price_per_m: Price | None = None
+    audio_output_price_per_m: Price | None = None
+    image_input_price_per_m: Price | None = None
+    per_call_price_per_m: Price | None = None
+    per_search_price_per_m: Price | None = None
+
+    @property
+    def stated(self) -> dict[str, int]:
+        """The prices that the table has, by their keys."""
+        found = {key: getattr(self, key) for key in PricesTable.model_fields}
+        return {key: price for key, price in found.items() if price is not None}
+
+
+class TierTable(PricesTable):
+    """``[["slug".tiers]]``: other prices for prompts of more than so many tokens."""
+
+    above_prompt_tokens: Count
+    whole_call: bool = True
+
+    @model_validator(mode="after")
+    def _check_prices(self) -> Self:
+        if not self.stated:
+            raise table_error(
+                "has no price: name those that are other ones above this bound", "above_prompt_tokens"
+            )
+        return self
+
+
+class TieredPricesTable(PricesTable):
+    """Prices with tiers."""
+
+    tiers: Listed[TierTable] = ()
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        bounds = [tier.above_prompt_tokens for tier in self.tiers]
+        for index, (before, bound) in enumerate(pairwise(bounds), start=1):
+            if bound <= before:
+                reason = f"must be above {before}, the bound of the tier before it: write the tiers with rising bounds"
+                raise table_error(reason, "tiers", index, "above_prompt_tokens")
+        return self
+
+
+class ServiceTierTable(TieredPricesTable):
+    """``["slug".service_tiers.NAME]``: the prices of calls whose answer names that service tier."""
+
+
+def make_prices(table: TieredPricesTable, services: Mapping[str, ServiceTierTable]) -> Prices:
+    """Return the prices of a model. A tier, or a service tier, has its own prices, and else those around it."""
+    return _make_tiered(
+        table.stated,
+        table.tiers,
+        {
+            name: _make_tiered(table.stated | inner.stated, inner.tiers, {})
+            for name, inner in services.items()
+        },
+    )
+
+
+def _make_tiered(
+    stated: Mapping[str, int], tiers: tuple[TierTable, ...], services: Mapping[str, Prices]
+) -> Prices:
+    made, below = [], stated
+    for tier in tiers:
+        below = {**below, **tier.stated}
+        made.append(Tier(tier.above_prompt_tokens, _make_flat(below), tier.whole_call))
+    return _make_flat(stated, tuple(made), services)
+
+
+def _make_flat(
+    stated: Mapping[str, int],
+    tiers: tuple[Tier, ...] = (),
+    services: Mapping[str, Prices] = MappingProxyType({}),
+) -> Prices:
+    prices = {name: stated[key] for name in PRICE_FIELDS if (key := price_key(name)) in stated}
+    prices.setdefault("cached_input_microusd_per_mtok", prices["input_microusd_per_mtok"])
+    return Prices(**prices, tiers=tiers, service_tiers=MappingProxyType(dict(services)))
