@@ -1,6 +1,7 @@
 """``tollgate ledger reconcile``: compares a vendor's own export with the ledger. Source: docs/commands.md."""
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form
 from addon.commands.readers import load_served_settings, open_ledger
 from addon.commands.usage_options import check_names
-from addon.reconcile.comparison import Comparison, compare
+from addon.reconcile.comparison import MAX_CALL_MS, Comparison, compare
 from addon.reconcile.export_line import Export, Tokens
 from addon.reconcile.ledger_call import LedgerCall, ModelPrices
 from addon.reconcile.plan import Plan, make_plan, parse_month
@@ -128,7 +129,8 @@ def _compare(
     path = settings.conf.paths.database
     with open_ledger(path) as ledger, report_ledger_errors(path):
         check_names(conf_file, settings.conf, ledger, Filter(provider=provider))
-        rows = select_provider_calls(ledger, provider, plan.since, plan.until, LedgerCall._fields)
+        since = plan.since - timedelta(milliseconds=MAX_CALL_MS)
+        rows = select_provider_calls(ledger, provider, since, plan.until, LedgerCall._fields)
         with report_export_errors("the files"):
             return compare(exports, map(LedgerCall._make, rows), plan, prices, places, aliases)
 

@@ -13,6 +13,8 @@ from addon.reconcile.plan import Plan
 from addon.reconcile.vendor_sums import VendorSums
 
 MAX_GROUPS: Final = 200_000
+MAX_CALL_MS: Final = 3_600_000
+"""How long a call can be that ends on the day after."""
 
 type Place = tuple[str, str, str]
 """The day, our name for the model, and the vendor's key where it is not one of the gateway's."""
@@ -80,7 +82,8 @@ def compare(
 ) -> Comparison:
     """Return the comparison. Raises ``ExportError`` for too many groups.
 
-    ``prices`` are by slug; ``places`` has the slug of each ``upstream_model_id`` of the catalog.
+    ``calls`` also has those that began up to ``MAX_CALL_MS`` before. ``prices`` are by slug; ``places`` has the slug of
+    each ``upstream_model_id`` of the catalog.
     """
     ours = _sum_calls(calls, plan, prices)
     names = ModelNames({model for _, model, _ in ours} | set(places), aliases)
@@ -94,11 +97,9 @@ def compare(
             _prices_of(ours.get(place), place[1], prices, places),
             largest.get(place[1], 0),
         )
-        for place in sorted({*theirs, *ours})
+        for place in sorted({*theirs, *(place for place, sums in ours.items() if sums.calls)})
     ]
-    return Comparison(
-        [group for group in groups if group.export_calls != 0 or group.causes or group.ledger_calls]
-    )
+    return Comparison(groups)
 
 
 def _sum_calls(
@@ -108,18 +109,15 @@ def _sum_calls(
     for call in calls:
         began = datetime.fromisoformat(call.created_at)
         day = plan.day_of(began)
-        ended = plan.day_of(began + timedelta(milliseconds=min(call.duration_ms, _LONGEST_MS)))
+        ended = plan.day_of(began + timedelta(milliseconds=min(call.duration_ms, MAX_CALL_MS)))
         model = call.upstream_model_id if plan.by_model else ""
-        sums = _group_of(found, (day, model, ""))
-        sums.add(call, prices.get(call.model_slug))
-        if ended != day:
-            sums.crossing_nanousd += call.wholesale_nanousd
-            if plan.has_day(ended):
-                _group_of(found, (ended, model, "")).arriving_nanousd += call.wholesale_nanousd
+        if plan.has_day(day):
+            sums = _group_of(found, (day, model, ""))
+            sums.add(call, prices.get(call.model_slug))
+            sums.crossing_nanousd += call.wholesale_nanousd if ended != day else 0
+        if ended != day and plan.has_day(ended):
+            _group_of(found, (ended, model, "")).arriving_nanousd += call.wholesale_nanousd
     return found
-
-
-_LONGEST_MS: Final = 86_400_000
 
 
 def _group_of(found: dict[Place, CallSums], place: Place) -> CallSums:

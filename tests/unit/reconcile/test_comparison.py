@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -114,8 +113,7 @@ def compared(
     prices = {f"our-{model}": ModelPrices(base) for model, base in PRICES.items()} | more.get("prices", {})
     places = {model: f"our-{model}" for model in PRICES}
     plan = make_plan(exports, month, keys)
-    within = [one for one in calls if plan.has_day(plan.day_of(datetime.fromisoformat(one.created_at)))]
-    return compare(exports, within, plan, prices, places, more.get("aliases", {}))
+    return compare(exports, calls, plan, prices, places, more.get("aliases", {}))
 
 
 def causes_of(comparison: Comparison) -> dict[str, int]:
@@ -296,6 +294,9 @@ def test_a_call_across_midnight_is_found_by_name() -> None:
     )
     comparison = compared([*LEDGERS["openai_costs.json"], late], read("openai_costs.json"))
     assert causes_of(comparison) == {END_OF_DAY: -late.wholesale_nanousd}
+    before = TERRA_B._replace(created_at="2026-10-13T23:59:59.000+00:00", duration_ms=2_000)
+    comparison = compared([TERRA_A, before, LONG], read("openai_costs.json"))
+    assert causes_of(comparison) == {END_OF_DAY: 220_000_000, STALE_PRICE: 220_000_000}
 
 
 def test_tokens_of_another_kind_are_found_by_name() -> None:
