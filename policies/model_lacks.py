@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 from policies.model import Model
 from policies.refusal import Refusal
 
-Lack = Literal["images", "tools", "streamed_tools", "text_beside_tool_calls"]
+Lack = Literal["images", "image_urls", "tools", "streamed_tools", "text_beside_tool_calls"]
 
 LACKS: Final[tuple[Lack, ...]] = get_args(Lack)
 _IMAGE: Final = "image_url"
@@ -20,6 +20,8 @@ def check_lacks(fields: Mapping[str, Any], model: Model, *, stream: bool) -> Non
     lacks, messages = model.lacks, fields.get("messages", ())
     if "images" in lacks and (place := _find_image(messages)):
         _refuse(place, f"{model.slug} does not take images.")
+    if "image_urls" in lacks and (place := _find_image(messages, by_url=True)):
+        _refuse(place, f"{model.slug} takes images as base64 data URLs only.")
     if not fields.get("tools"):
         return
     if "tools" in lacks:
@@ -30,13 +32,19 @@ def check_lacks(fields: Mapping[str, Any], model: Model, *, stream: bool) -> Non
         _refuse(place, f"{model.slug} does not take text beside tool calls, or right after their results.")
 
 
-def _find_image(messages: Sequence[Mapping[str, Any]]) -> str | None:
+def _find_image(messages: Sequence[Mapping[str, Any]], *, by_url: bool = False) -> str | None:
+    """Return the place of the first image, or of the first that its vendor would have to fetch."""
     for index, message in enumerate(messages):
         if isinstance(content := message.get("content"), list):
             for at, part in enumerate(content):
-                if part["type"] == _IMAGE:
+                if part["type"] == _IMAGE and (not by_url or _is_address(part.get(_IMAGE))):
                     return f"messages.{index}.content.{at}"
     return None
+
+
+def _is_address(image: Any) -> bool:
+    url = image.get("url") if isinstance(image, Mapping) else image
+    return isinstance(url, str) and url[:4].lower() == "http"
 
 
 def _find_text_beside(messages: Sequence[Mapping[str, Any]]) -> str | None:

@@ -162,5 +162,25 @@ _LONG = {
     "near the window, streamed": near_window(0.9, stream=True),
     "near the window, cap above any maximum": near_window(0.9, max_tokens=OVER_ANY_MAXIMUM),
 }
-CASES: Mapping[str, Case] = {**_CAPS, **_TOOLS, **_FORMATS, **_MESSAGES, **_FIELDS, **_LONG}
+_ENDS = [*ASKED, said("assistant", "Hel")]
+PASSED_ON: Mapping[str, Case] = {
+    "ends with the assistant": body(messages=_ENDS),
+    "user after tool": loop(said("user", "And in Rome?")),
+    "system after tool": loop(said("system", "Be brief.")),
+    "only a system message": body(messages=[said("system", "Say hello.")]),
+    "begins with the assistant": body(messages=[said("assistant", "Hello."), *ASKED]),
+    "empty assistant": body(messages=[*ASKED, said("assistant", ""), *ASKED]),
+    "empty user": body(messages=[said("user", "")]),
+    "two users": body(messages=[*ASKED, *ASKED]),
+    "unanswered call": body(messages=LOOP[:4], tools=TOOLS["tools"]),
+    "tool name with a dot": body(tools=[tool("a.b")]),
+    "tool name with a digit first": body(tools=[tool("1a")]),
+    "130 tools": body(tools=[tool(f"f{number}") for number in range(130)]),
+    "schema without an object at its top": body(tools=[tool(parameters={"anyOf": [CLOSED]})]),
+    "JSON mode without the word": body(response_format={"type": "json_object"}),
+    "stop of 40 bytes": body(stop="x" * 40),
+}
+"""Calls whose refusal by some vendors reaches the client: no rule of a family can mend them."""
+_SEEDS = {"large seed": body(seed=2**40), "negative seed": body(seed=-1)}
+CASES: Mapping[str, Case] = {**_SEEDS, **_CAPS, **_TOOLS, **_FORMATS, **_MESSAGES, **_FIELDS, **_LONG}
 LONG: Mapping[str, Case] = _LONG

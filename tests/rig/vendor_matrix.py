@@ -7,14 +7,14 @@ refusal by a vendor. Words choose providers, or slugs that contain them.
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from policies.model import Model
 from policies.refusal import Refusal
 from rig.built_requests import active_models, build
-from rig.vendor_cases import CASES
+from rig.vendor_cases import CASES, Case
 from rig.vendors import VENDORS
 from rig.vendors.rules import find_refusal
 
@@ -37,11 +37,11 @@ class Cell:
     source: str = ""
 
 
-def hold(model: Model, case: str) -> Cell:
-    """Hold one call of a model against its vendor."""
+def hold(model: Model, case: str, calls: Mapping[str, Case] = CASES) -> Cell:
+    """Hold one of ``calls`` of a model against its vendor."""
     name = model.provider.name
     vendor = VENDORS[name]
-    made = build({"model": model.slug, **CASES[case](vendor.window_of(model.upstream_model_id))})
+    made = build({"model": model.slug, **calls[case](vendor.window_of(model.upstream_model_id))})
     if isinstance(made, Refusal):
         return Cell(name, model.slug, case, "refused here", made.message)
     found = find_refusal(vendor, made.path, json.loads(made.content))

@@ -99,6 +99,15 @@ def test_minimax_gets_one_system_message() -> None:
     ("slug", "fields", "place"),
     [
         (
+            "kimi-k3",
+            {
+                "messages": [
+                    said("user", [{"type": "image_url", "image_url": {"url": "https://example.com/a"}}])
+                ]
+            },
+            "messages.0.content.0",
+        ),
+        (
             "glm-5",
             {"messages": [said("user", [{"type": "image_url", "image_url": PIXEL}])]},
             "messages.0.content.0",

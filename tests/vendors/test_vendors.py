@@ -1,11 +1,13 @@
 """The strict vendors themselves: each line fits a model and has a source, and each refusal has its vendor's shape."""
 
 import json
+import re
 from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 from rig.built_requests import active_models
+from rig.configuration import ROOT
 from rig.vendor_cases import ASKED, TOOLS, said
 from rig.vendors import VENDORS
 from rig.vendors.rules import refusal
@@ -20,6 +22,17 @@ def test_every_line_fits_a_model_and_has_a_source(name: str) -> None:
         assert any(map(rule.applies_to, ids)), rule
         assert rule.source and rule.message
         assert 400 <= rule.status < 500
+
+
+def test_the_tables_know_nothing_of_the_gateway() -> None:
+    for file in (ROOT / "tests" / "rig" / "vendors").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert (
+            re.findall(
+                r"^(?:from|import) (?:addon|policies)\b|families\.toml|models\.toml", text, re.MULTILINE
+            )
+            == []
+        )
 
 
 @pytest.mark.parametrize("name", VENDORS)

@@ -43,6 +43,20 @@ def test_images() -> None:
     assert refused("tools", PICTURE) is None
 
 
+@pytest.mark.parametrize(
+    ("image", "place"),
+    [
+        ("https://example.com/a.png", "messages.0.content.0"),
+        ({"url": "HTTP://example.com/a.png"}, "messages.0.content.0"),
+        ({"url": "data:image/png;base64,AA=="}, None),
+        ({}, None),
+    ],
+)
+def test_images_by_url(image: Any, place: str | None) -> None:
+    part = {"type": "image_url", "image_url": image}
+    assert refused("image_urls", {"role": "user", "content": [part]}) == place
+
+
 def test_tools() -> None:
     assert refused("tools", tools=TOOLS) == "tools"
     assert refused("images", tools=TOOLS) is None

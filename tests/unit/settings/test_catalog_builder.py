@@ -240,6 +240,13 @@ def test_a_model_has_the_window_of_its_table(conf_file: Path) -> None:
     assert load_settings(conf_file, KEYS).models["gpt-4o-mini"].context_window == 16384
 
 
+def test_a_model_lacks_what_its_table_says(conf_file: Path) -> None:
+    edit(conf_file.parent / MODELS, "16384", '16384\nlacks = ["images", "tools"]')
+    models = load_settings(conf_file, KEYS).models
+    assert models["gpt-4o-mini"].lacks == {"images", "tools"}
+    assert models["openai/gpt-oss-20b"].lacks == frozenset()
+
+
 def test_cached_input_costs_the_input_price_by_default(conf_file: Path) -> None:
     model = load_settings(conf_file, KEYS).models["openai/gpt-oss-20b"]
     assert model.wholesale.cached_input_microusd_per_mtok == 1_000_000

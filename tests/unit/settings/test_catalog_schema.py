@@ -165,6 +165,13 @@ EDITS = {
         "gpt-4o-mini.context_window",
         "must be at least max_completion_tokens, which is 16384",
     ),
+    "an unknown lack": (
+        MODELS,
+        "16384",
+        '16384\nlacks = ["eyes"]',
+        "gpt-4o-mini.lacks[0]",
+        "images",
+    ),
     "active of numbers": (MODELS, "16384", "1\nactive = 1", "gpt-4o-mini.active", "valid boolean"),
     "slugs alike but for case": (
         MODELS,
