@@ -11,14 +11,17 @@ from policies.prices import PRICE_FIELDS, price_key
 
 PRICE_KEYS: Final = tuple(map(price_key, PRICE_FIELDS))
 
+CONTEXT_WINDOW: Final = "context_window"
+"""The one key of a number. Prices are strings."""
+
 _HEADER: Final = re.compile(r"\s*\[")
 _TIER: Final = re.compile(r"tiers\[([0-9]+)\]\.([a-z0-9_]+)")
 _BOUND: Final = re.compile(r"\s*above_prompt_tokens\s*=\s*([0-9_]+)")
-_VALUE: Final = re.compile(r"""\A(\s*)([A-Za-z0-9_]+)(\s*=\s*)("[^"\\]*"|'[^']*')""")
+_VALUE: Final = re.compile(r"""\A(\s*)([A-Za-z0-9_]+)(\s*=\s*)("[^"\\]*"|'[^']*'|[0-9_]+)""")
 
 
 def set_prices(text: str, changes: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the text of models.toml with these prices, by slug and key. Raises ``ValueError``.
+    """Return the text of models.toml with these prices and windows, by slug and key. Raises ``ValueError``.
 
     The key of a tier's price is ``tiers[BOUND].KEY``. A tier that is not there yet is added.
     """
@@ -32,7 +35,7 @@ def set_prices(text: str, changes: Mapping[str, Mapping[str, str]]) -> str:
                 _expect_tier(expected[slug], bound)[tier_key] = price
             else:
                 _set_price(lines, *_find_table(lines, slug), key, price)
-                expected[slug][key] = price
+                expected[slug][key] = int(price) if key == CONTEXT_WINDOW else price
     return _check_meaning("".join(lines), expected)
 
 
@@ -126,19 +129,20 @@ def _name_header(line: str) -> str:
 
 
 def _set_price(lines: list[str], start: int, end: int, key: str, price: str) -> None:
-    """Set a price between two lines."""
+    """Set a price, or the window, between two lines."""
+    value = price if key == CONTEXT_WINDOW else f'"{price}"'
     last_price = start
     for number in range(start + 1, end):
         found = _VALUE.match(lines[number])
         if found and found[2] == key:
-            lines[number] = f'{found[1]}{key}{found[3]}"{price}"{lines[number][found.end() :]}'
+            lines[number] = f"{found[1]}{key}{found[3]}{value}{lines[number][found.end() :]}"
             return
         if (found and found[2] in PRICE_KEYS) or _BOUND.match(lines[number]):
             last_price = number
     if not lines[last_price].endswith("\n"):
         lines[last_price] += "\n"
     line_end = "\r\n" if lines[last_price].endswith("\r\n") else "\n"
-    lines.insert(last_price + 1, f'{key} = "{price}"{line_end}')
+    lines.insert(last_price + 1, f"{key} = {value}{line_end}")
 
 
 def _check_meaning(text: str, expected: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from addon.commands.catalog_edits import PRICE_KEYS, add_table, copy_table, set_prices
+from addon.commands.catalog_edits import CONTEXT_WINDOW, PRICE_KEYS, add_table, copy_table, set_prices
 from addon.commands.catalog_files import MODELS, ModelsFile, edited_models, is_for_upgrades, refuse_shipped
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
@@ -26,6 +26,7 @@ from addon.commands.published_prices import (
     PublishedPrices,
     compare_prices,
     find_published,
+    find_wanted_window,
 )
 from addon.commands.readers import load_served_settings
 from addon.settings.settings import Settings
@@ -33,6 +34,7 @@ from addon.settings.sources import Sources
 from addon.text.table import Table
 from addon.text.table_formats import format_csv
 from addon.text.toml import load_toml
+from policies.model import Model
 from policies.prices import PRICE_FIELDS, Prices, price_key
 
 _KINDS: Final = {f"{kind}_price_per_m": kind for kind in KINDS}
@@ -43,9 +45,9 @@ _SIX_DIGITS: Final = Decimal("0.000001")
 
 @dataclass(frozen=True, slots=True)
 class PriceChange:
-    """A price of models.toml that differs from the published one, in USD per million tokens.
+    """A price of models.toml, in USD per million tokens, or a window in tokens, that differs from the published one.
 
-    ``old`` is None when the table does not have the key, so that the input price applies.
+    ``old`` is None when the table does not have the key. Of a price, another one applies then.
     """
 
     slug: str
@@ -66,7 +68,7 @@ class PriceChange:
 @listing_options
 @conf_option
 def update(is_applied: bool, form: Form, conf_file: Path) -> None:
-    """Show where the catalog's prices differ from the installed genai-prices, by model and key.
+    """Show where the catalog's prices and windows differ from the installed genai-prices, by model and key.
 
     A model with a table in the overlay is yours: it is never changed.
     """
@@ -101,7 +103,16 @@ def find_changes(settings: Settings, day: date) -> list[PriceChange]:
         published = find_published(model.provider.base_url, model.upstream_model_id, day)
         if published and not model.provider.builtin:
             changes += _compare_table(slug, model.wholesale, tables[slug], published)
+            changes += _compare_window(model)
     return changes
+
+
+def _compare_window(model: Model) -> Iterator[PriceChange]:
+    """Yield the window to write, unless the table would not load with it."""
+    window = find_wanted_window(model)
+    if window is not None and window >= (model.max_completion_tokens or 0):
+        old = None if model.context_window is None else str(model.context_window)
+        yield PriceChange(model.slug, CONTEXT_WINDOW, old, str(window))
 
 
 def _compare_table(
@@ -156,7 +167,7 @@ def _apply(settings: Settings, conf_file: Path, changes: list[PriceChange], day:
     by_slug: dict[str, dict[str, str]] = defaultdict(dict)
     for change in changes:
         by_slug[change.slug][change.key] = change.new
-    summary = f"Set {len(changes)} prices of {len(by_slug)} models to those of genai-prices"
+    summary = f"Set {len(changes)} figures of {len(by_slug)} models to those of genai-prices"
     if not is_for_upgrades(paths, conf_file):
         with edited_models(conf_file, paths.catalog) as file:
             file.write(set_prices(file.text, by_slug), "catalog update", summary)
@@ -197,7 +208,7 @@ def _format(changes: list[PriceChange], overlaid: list[str], written: Path | Non
             "Yours, in the overlay, and left as they are:\n" + "\n".join(f"  {slug}" for slug in overlaid)
         )
     models = len({change.slug for change in changes})
-    summary = f"{len(changes)} prices of {models} models differ from genai-prices {version('genai-prices')}."
+    summary = f"{len(changes)} figures of {models} models differ from genai-prices {version('genai-prices')}."
     if written:
         summary += f" They were written to {written}."
     elif changes:

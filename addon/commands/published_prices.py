@@ -155,17 +155,21 @@ def find_published_window(base_url: str, upstream_model_id: str) -> int | None:
     return info.context_window if info else None
 
 
-def _compare_window(model: Model) -> Iterator[Disagreement]:
-    """Yield the window of a model if it is wider than the published one, or lacks where the family needs it.
+def find_wanted_window(model: Model) -> int | None:
+    """Return the published window of a model whose own is wider, or lacks where the family needs it; else None.
 
     The package rounds some windows down, by less than a twentieth. A narrower window refuses no call.
     """
     published = find_published_window(model.provider.base_url, model.upstream_model_id)
-    if published is None:
-        return
     window = model.context_window
-    if model.family.cap_within_window if window is None else 20 * window > 21 * published:
-        stated = None if window is None else Decimal(window)
+    if published is None or (window is None and not model.family.cap_within_window):
+        return None
+    return published if window is None or 20 * window > 21 * published else None
+
+
+def _compare_window(model: Model) -> Iterator[Disagreement]:
+    if (published := find_wanted_window(model)) is not None:
+        stated = None if model.context_window is None else Decimal(model.context_window)
         named = (model.slug, model.provider.name, model.upstream_model_id, "context window")
         yield Disagreement(*named, stated, Decimal(published))
 

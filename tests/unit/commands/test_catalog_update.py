@@ -72,7 +72,7 @@ def test_the_diff_has_each_price_by_model_and_key_and_writes_nothing(conf: Path)
     table = run(conf, "update").stdout
     assert "gpt-4o-mini" in table
     assert table.endswith(
-        f"3 prices of 2 models differ from genai-prices {version('genai-prices')}. --apply writes them.\n"
+        f"3 figures of 2 models differ from genai-prices {version('genai-prices')}. --apply writes them.\n"
     )
     assert contents(conf.parent) == before
 
@@ -87,7 +87,7 @@ def test_applied_changes_are_in_place_and_only_their_lines_change(conf: Path) ->
     changed = [(old, new) for old, new in pairs if old != new]
     assert ('output_price_per_m = "0.5"  # was', 'output_price_per_m = "0.6"  # was') in changed
     assert len(changed) == 3
-    assert run(conf, "update").stdout.startswith("0 prices of 0 models differ")
+    assert run(conf, "update").stdout.startswith("0 figures of 0 models differ")
     again = run(conf, "update", "--apply")
     assert again.exit_code == 0
     assert models_file(conf).read_text(encoding="utf-8") == after
@@ -126,7 +126,7 @@ def test_the_shipped_catalog_of_a_deployment_is_never_written(
     assert table == original | {"input_price_per_m": "0.15", "output_price_per_m": "0.6"}
     assert f"# Prices of genai-prices {version('genai-prices')} on " in text
     assert contents(shipped) == before
-    assert run(deployed, "update").stdout.startswith("0 prices of 0 models differ")
+    assert run(deployed, "update").stdout.startswith("0 figures of 0 models differ")
     edit(deployed, 'catalog_overlay = "catalog"', 'catalog_overlay = ""')
     refused = run(deployed, "update", "--apply")
     assert refused.exit_code == 1
@@ -140,3 +140,26 @@ def test_an_edit_that_can_not_be_made_changes_nothing(conf: Path) -> None:
     assert refused.exit_code == 1
     assert refused.stderr.startswith(f"Error: {models_file(conf)}: can't be edited line by line")
     assert contents(conf.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "old"),
+    [("", None), ("context_window = 400_000  # too wide\n", "400000")],
+)
+def test_a_window_that_lacks_or_is_too_wide_is_written(conf: Path, line: str, old: str | None) -> None:
+    assert run(conf, "update", "--apply").exit_code == 0
+    stated = "context_window = 131072  # genai-prices, models.dev\n"
+    head, hermes, tail = (
+        models_file(conf).read_text(encoding="utf-8").partition('["hermes-4-405b-openrouter"]')
+    )
+    assert stated in tail
+    models_file(conf).write_text(head + hermes + tail.replace(stated, line, 1), encoding="utf-8")
+    found = json.loads(run(conf, "update", "--json").stdout)["changes"]
+    assert [(one["slug"], one["key"], one["old"], one["new"]) for one in found] == [
+        ("hermes-4-405b-openrouter", "context_window", old, "131072")
+    ]
+    assert CliRunner().invoke(catalog, ["check", "--conf", str(conf)]).exit_code == 1
+    assert run(conf, "update", "--apply").exit_code == 0
+    tables = tomllib.loads(models_file(conf).read_text(encoding="utf-8"))
+    assert tables["hermes-4-405b-openrouter"]["context_window"] == 131_072
+    assert CliRunner().invoke(catalog, ["check", "--conf", str(conf)]).exit_code == 0
