@@ -1,6 +1,7 @@
 """``tollgate ledger reconcile``: compares a vendor's own export with the ledger. Source: docs/commands.md."""
 
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from addon.commands.output import Form
 from addon.commands.readers import load_served_settings, open_ledger
 from addon.commands.usage_options import check_names
 from addon.reconcile.comparison import MAX_CALL_MS, Comparison, compare
-from addon.reconcile.export_line import Export, Tokens
+from addon.reconcile.export_line import KINDS, Export, Tokens
 from addon.reconcile.ledger_call import LedgerCall, ModelPrices
 from addon.reconcile.plan import Plan, make_plan, parse_month
 from addon.settings.settings import Settings
@@ -22,6 +23,7 @@ from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.provider_calls import select_provider_calls
 from policies.model import Model
 from policies.money import parse_usd_nanousd
+from policies.prices import Prices
 
 
 def _parse_month(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
@@ -137,11 +139,20 @@ def _compare(
 
 def _prices_of(model: Model) -> ModelPrices:
     prices = model.wholesale
-    written = prices.cache_write_microusd_per_mtok
-    base = Tokens(
-        prices.input_microusd_per_mtok,
-        prices.cached_input_microusd_per_mtok,
-        prices.input_microusd_per_mtok if written is None else written,
-        prices.output_microusd_per_mtok,
+    return ModelPrices(
+        _base_of(prices),
+        model.family.reasoning_beside_completion,
+        [_base_of(one) for one in _inner_prices(prices)],
+        charges_tools=bool(prices.per_search_microusd_per_m or prices.per_call_microusd_per_m),
     )
-    return ModelPrices(base, model.family.reasoning_beside_completion)
+
+
+def _base_of(prices: Prices) -> Tokens:
+    return Tokens(*(prices.price_of(kind) for kind in KINDS))
+
+
+def _inner_prices(prices: Prices) -> Iterator[Prices]:
+    """Yield the prices of each tier, and of each service tier with its tiers."""
+    for inner in (*(tier.prices for tier in prices.tiers), *prices.service_tiers.values()):
+        yield inner
+        yield from _inner_prices(inner)

@@ -154,10 +154,9 @@ def _explain_counted(
         elif abs(rest) > theirs.rounding_nanousd + ours.calls + 1:
             found.give(UNKNOWN, rest)
     if theirs.has_cost:
-        surcharge = ours.cost_nanousd - compute_nanousd(ours.tokens, prices.base)
         is_split = theirs.splits_input
         pieces = find_price_pieces(theirs, prices) if is_split else [find_whole_piece(theirs, tokens, prices)]
-        _give_prices(found, pieces, theirs.tools_nanousd, surcharge, ours.calls)
+        _give_prices(found, theirs, ours, pieces, prices)
 
 
 def _explain_amount(
@@ -177,8 +176,7 @@ def _explain_amount(
         pieces = find_price_pieces(theirs, prices, ours.tokens)
         if _prove_same_calls(pieces):
             found.give(TOOLS, -theirs.tools_nanousd)
-            surcharge = ours.cost_nanousd - compute_nanousd(ours.tokens, prices.base)
-            _give_prices(found, pieces, theirs.tools_nanousd, surcharge, ours.calls)
+            _give_prices(found, theirs, ours, pieces, prices)
             return
     if abs(found.left) <= theirs.rounding_nanousd + ours.calls:
         return
@@ -226,23 +224,23 @@ def _has_more_calls(theirs: VendorSums, ours: CallSums) -> bool:
 
 
 def _give_prices(
-    found: _Difference, pieces: list[PricePiece], tools_nanousd: int, surcharge_nanousd: int, calls: int
+    found: _Difference, theirs: VendorSums, ours: CallSums, pieces: list[PricePiece], prices: ModelPrices
 ) -> None:
-    """Give the part by price to its causes. ``surcharge_nanousd`` is what the ledger has above our base prices."""
-    sums = {WRONG_TIER: 0, STALE_PRICE: 0, TOOLS: tools_nanousd, ROUNDING: 0}
+    """Give the part by price to its causes. What the ledger has above the base prices is shared with the vendor's."""
+    sums = {WRONG_TIER: 0, STALE_PRICE: 0, TOOLS: theirs.tools_nanousd, ROUNDING: 0}
     for piece in pieces:
         if abs(piece.excess_nanousd) <= piece.rounding_nanousd:
             sums[ROUNDING] += piece.excess_nanousd
         else:
             sums[WRONG_TIER if piece.is_tier else STALE_PRICE] += piece.excess_nanousd
-    rest = surcharge_nanousd
-    if abs(rest) <= calls:
+    rest = ours.cost_nanousd - compute_nanousd(ours.tokens, prices.base)
+    if abs(rest) <= ours.calls:
         sums[ROUNDING] -= rest
     else:
-        for cause in (TOOLS, WRONG_TIER):
+        for cause in (WRONG_TIER, STALE_PRICE, TOOLS):
             shared = max(min(rest, max(sums[cause], 0)), min(sums[cause], 0))
             sums[cause] -= shared
             rest -= shared
-        sums[STALE_PRICE] -= rest
+        sums[TOOLS if prices.charges_tools and rest > 0 else STALE_PRICE] -= rest
     for cause, amount in sums.items():
         found.give(cause, amount)

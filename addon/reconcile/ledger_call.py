@@ -41,11 +41,13 @@ class ModelPrices:
     """The wholesale prices of a model, in micro-USD per million tokens.
 
     ``others`` are the prices of its tiers, so that a unit price of the vendor's can be recognized as one of them.
+    ``charges_tools``: the ledger's cost of a call may have more than tokens in it.
     """
 
     base: Tokens
     reasoning_beside: bool = False
     others: Sequence[Tokens] = ()
+    charges_tools: bool = False
 
 
 @dataclass(slots=True)
