@@ -154,8 +154,10 @@ def _explain_counted(
         elif abs(rest) > theirs.rounding_nanousd + ours.calls + 1:
             found.give(UNKNOWN, rest)
     if theirs.has_cost:
-        is_split = theirs.splits_input
-        pieces = find_price_pieces(theirs, prices) if is_split else [find_whole_piece(theirs, tokens, prices)]
+        if theirs.splits_input:
+            pieces = find_price_pieces(theirs, prices, may_mix=ours.long_calls > 0)
+        else:
+            pieces = [find_whole_piece(theirs, tokens, prices, may_mix=ours.long_calls > 0)]
         _give_prices(found, theirs, ours, pieces, prices)
 
 
@@ -173,7 +175,7 @@ def _explain_amount(
         found.give(WRONG_TIER if theirs.tier_cost_nanousd() else STALE_PRICE, found.left)
         return
     if prices is not None and ours.tokens != Tokens():
-        pieces = find_price_pieces(theirs, prices, ours.tokens)
+        pieces = find_price_pieces(theirs, prices, ours.tokens, may_mix=ours.long_calls > 0)
         if _prove_same_calls(pieces):
             found.give(TOOLS, -theirs.tools_nanousd)
             _give_prices(found, theirs, ours, pieces, prices)

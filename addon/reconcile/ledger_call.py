@@ -41,13 +41,15 @@ class ModelPrices:
     """The wholesale prices of a model, in micro-USD per million tokens.
 
     ``others`` are the prices of its tiers, so that a unit price of the vendor's can be recognized as one of them.
-    ``charges_tools``: the ledger's cost of a call may have more than tokens in it.
+    ``charges_tools``: the ledger's cost of a call may have more than tokens in it. Prompts above ``long_prompt_tokens``
+    have other prices.
     """
 
     base: Tokens
     reasoning_beside: bool = False
     others: Sequence[Tokens] = ()
     charges_tools: bool = False
+    long_prompt_tokens: int | None = None
 
 
 @dataclass(slots=True)
@@ -67,12 +69,13 @@ class Suspect:
 class CallSums:
     """The sums of the calls of one group.
 
-    ``counted_calls`` have counts of the provider's. ``crossing_nanousd`` is the cost of calls that began here and ended
-    on the next day, ``arriving_nanousd`` that of those from the day before.
+    ``counted_calls`` have counts of the provider's, ``long_calls`` a prompt of another tier. ``crossing_nanousd`` is
+    the cost of calls that began here and ended on the next day, ``arriving_nanousd`` that of those from the day before.
     """
 
     calls: int = 0
     counted_calls: int = 0
+    long_calls: int = 0
     tokens: Tokens = NO_TOKENS
     cost_nanousd: int = 0
     largest_nanousd: int = 0
@@ -88,6 +91,8 @@ class CallSums:
         self.slugs[call.model_slug] += 1
         self.cost_nanousd += cost_nanousd
         self.tokens = self.tokens.plus(tokens_of(call, prices is not None and prices.reasoning_beside))
+        bound = prices.long_prompt_tokens if prices else None
+        self.long_calls += bound is not None and (call.prompt_tokens or 0) > bound
         if call.usage_source == "provider" and cost_nanousd:
             self.counted_calls += 1
             self.largest_nanousd = max(self.largest_nanousd, cost_nanousd)

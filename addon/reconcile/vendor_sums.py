@@ -87,37 +87,46 @@ def compute_nanousd(tokens: Tokens, prices: Tokens) -> int:
     return (2 * picousd + PICOUSD_PER_NANOUSD) // (2 * PICOUSD_PER_NANOUSD)
 
 
-def find_price_pieces(sums: VendorSums, prices: ModelPrices, ours: Tokens | None = None) -> list[PricePiece]:
+def find_price_pieces(
+    sums: VendorSums, prices: ModelPrices, ours: Tokens | None = None, *, may_mix: bool = False
+) -> list[PricePiece]:
     """Return by how much each part of the cost differs from our prices, for the tokens that the vendor counted.
 
-    Where its costs come without counts, they are joined with lines that have counts, or else with ``ours``.
+    Where its costs come without counts, they are joined with lines that have counts, or else with ``ours``. ``may_mix``
+    says that the ledger has calls of a tier, which a line without a tier may have among others.
     """
-    tiered = {kind for line in sums.lines if line.tier for kind in _kinds_of(line)}
+    tiered = {
+        kind for line in sums.lines if line.tier and line.cost_nanousd is None for kind in _kinds_of(line)
+    }
     stated = [line for line in sums.costs if line.tokens is not None]
-    pieces = [_piece([line], line.tokens or Tokens(), prices, tiered) for line in stated]
+    pieces = [_piece([line], line.tokens or Tokens(), prices, tiered, may_mix=may_mix) for line in stated]
     bare = [line for line in sums.costs if line.tokens is None]
     if not bare:
         return pieces
-    counts = [line for line in sums.lines if line.cost_nanousd is None and line.tokens is not None]
+    counts = (
+        []
+        if stated
+        else [line for line in sums.lines if line.cost_nanousd is None and line.tokens is not None]
+    )
+    by_tier = ours is None and {line.tier for line in bare} == {line.tier for line in counts}
     return pieces + [
-        _piece(costs, tokens, prices, tiered) for costs, tokens in _join(bare, [] if stated else counts, ours)
+        _piece(costs, tokens, prices, () if by_tier else tiered, may_mix=may_mix)
+        for costs, tokens in _join(bare, counts, ours, by_tier=by_tier)
     ]
 
 
-def find_whole_piece(sums: VendorSums, tokens: Tokens, prices: ModelPrices) -> PricePiece:
+def find_whole_piece(sums: VendorSums, tokens: Tokens, prices: ModelPrices, *, may_mix: bool) -> PricePiece:
     """Return by how much the whole cost differs from our prices for ``tokens``."""
-    tiered = {kind for line in sums.lines if line.tier for kind in _kinds_of(line)}
-    return _piece(sums.costs, tokens, prices, tiered)
+    return _piece(sums.costs, tokens, prices, (), may_mix=may_mix)
 
 
 def _join(
-    costs: Sequence[ExportLine], counts: Sequence[ExportLine], ours: Tokens | None
+    costs: Sequence[ExportLine], counts: Sequence[ExportLine], ours: Tokens | None, *, by_tier: bool
 ) -> Iterator[tuple[Sequence[ExportLine], Tokens]]:
-    """Yield costs with the tokens that they are for: by tier and kind where both have these, else by kind, else all."""
+    """Yield costs with the tokens that they are for: by kind, also by tier where both have the same, or all at once."""
     if any(line.kind is None for line in costs):
         yield costs, ours or _sum(line.tokens or Tokens() for line in counts)
         return
-    by_tier = not ours and {line.tier for line in costs} == {line.tier for line in counts}
     counted: Counter[tuple[str | None, str]] = Counter()
     for tier, tokens in [(None, ours)] if ours else [(line.tier, line.tokens or Tokens()) for line in counts]:
         for kind, count in zip(KINDS, tokens, strict=True):
@@ -128,21 +137,27 @@ def _join(
     for line in costs:
         charged.setdefault((line.tier if by_tier else None, str(line.kind)), []).append(line)
     for (tier, kind), lines in charged.items():
-        tokens = Tokens.of_kind(kind, counted[tier, kind])
-        yield lines, tokens
+        yield lines, Tokens.of_kind(kind, counted[tier, kind])
 
 
 def _piece(
-    lines: Sequence[ExportLine], tokens: Tokens, prices: ModelPrices, tiered: Iterable[str]
+    lines: Sequence[ExportLine],
+    tokens: Tokens,
+    prices: ModelPrices,
+    tiered: Iterable[str],
+    *,
+    may_mix: bool,
 ) -> PricePiece:
     cost = sum(line.cost_nanousd or 0 for line in lines)
-    excess = cost - compute_nanousd(tokens, prices.base)
+    base = compute_nanousd(tokens, prices.base)
     rounding = sum(line.rounding_nanousd for line in lines) + 1
     kinds = {kind for kind, count in zip(KINDS, tokens, strict=True) if count}
     is_tier = any(line.tier for line in lines) or bool(kinds & set(tiered))
-    if abs(excess) > rounding and not is_tier:
-        is_tier = any(abs(cost - compute_nanousd(tokens, other)) <= rounding for other in prices.others)
-    return PricePiece(excess, rounding, is_tier)
+    for other in () if is_tier else prices.others:
+        dearest = compute_nanousd(tokens, other)
+        is_tier = is_tier or abs(cost - dearest) <= rounding
+        is_tier = is_tier or (may_mix and base < cost < dearest)
+    return PricePiece(cost - base, rounding, is_tier)
 
 
 def _kinds_of(line: ExportLine) -> set[str]:

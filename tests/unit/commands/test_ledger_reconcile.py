@@ -205,6 +205,19 @@ def row_of(call_id: str, call: LedgerCall) -> dict[str, Any]:
     return make_row(call_id, provider="OPENAI", **facts)
 
 
+def test_the_tiers_of_the_catalog_are_known(tmp_path: Path) -> None:
+    """Anthropic's reports do not say which prompts were long."""
+    base = table_of("claude-haiku-5-5", PRICES["claude-haiku-5-5"])
+    tier = '[["our-claude-haiku-5-5".tiers]]\nabove_prompt_tokens = 100000\ninput_price_per_m = "0.5"\n'
+    tier += 'output_price_per_m = "2.5"\n'
+    conf = conf_with(base + tier, tmp_path)
+    _, haiku = LEDGERS["anthropic_tokens.csv"]
+    write_rows(conf, [row_of("haiku", haiku._replace(wholesale_nanousd=16_000_000))])
+    files = SAMPLES / "anthropic_cost_report.json", SAMPLES / "anthropic_usage_messages.json"
+    causes = json.loads(run(conf, *files, "--json").stdout)["causes"]
+    assert causes["wrong tier"] == 64_000_000
+
+
 def test_a_mapping_reads_another_vendors_file(conf: Path, tmp_path: Path) -> None:
     mapping, file = tmp_path / "columns.toml", tmp_path / "export.csv"
     mapping.write_text('[columns]\nday = "day"\nmodel = "name"\ncost_usd = "usd"\n')

@@ -249,6 +249,42 @@ def test_a_unit_price_of_a_known_tier_is_found_without_its_name() -> None:
     assert without_rounding(compared(calls, *both)) == {STALE_PRICE: 64_000_000, TOOLS: 120_000_000}
 
 
+def test_a_tier_without_a_name_is_found_among_calls_of_both_tiers() -> None:
+    """The vendor has one line for a short call and a long one, which the ledger priced as a short one."""
+    short = call("claude-haiku-5-5", Tokens(50_000, 0, 0, 2_000))
+    long = call("claude-haiku-5-5", Tokens(150_000, 0, 0, 2_000))
+    tiers = ModelPrices(
+        PRICES["claude-haiku-5-5"],
+        others=[Tokens(500_000, 50_000, 625_000, 2_500_000)],
+        long_prompt_tokens=100_000,
+    )
+    lines = [
+        ExportLine("2026-10-14", "claude-haiku-5-5", tokens=Tokens(200_000, 0, 0, 4_000)),
+        ExportLine("2026-10-14", "claude-haiku-5-5", kind="input", cost_nanousd=80_000_000),
+        ExportLine("2026-10-14", "claude-haiku-5-5", kind="output", cost_nanousd=6_000_000),
+    ]
+    export = Export("x", lines, frozenset({"2026-10-14"}))
+    known = {"our-claude-haiku-5-5": tiers}
+    assert causes_of(compared([short, long], export, prices=known)) == {WRONG_TIER: 64_000_000}
+    # Without a long prompt, it is a price.
+    shorts = [short, *halves(short._replace(prompt_tokens=150_000, wholesale_nanousd=16_000_000))]
+    assert causes_of(compared(shorts, export, prices=known)) == {STALE_PRICE: 64_000_000}
+
+
+def test_a_stale_price_of_a_kind_that_also_has_a_tier_is_found_by_name() -> None:
+    lines = [
+        ExportLine("2026-10-14", "claude-sonnet-5-5", tokens=Tokens(0, 0, 1_000_000, 0)),
+        ExportLine("2026-10-14", "claude-sonnet-5-5", tier="1h cache", tokens=Tokens(0, 0, 500_000, 0)),
+        ExportLine("2026-10-14", "claude-sonnet-5-5", kind="cache_write", cost_nanousd=2_600_000_000),
+        ExportLine(
+            "2026-10-14", "claude-sonnet-5-5", None, "1h cache", "cache_write", cost_nanousd=2_000_000_000
+        ),
+    ]
+    written = call("claude-sonnet-5-5", Tokens(0, 0, 1_500_000, 0))
+    found = causes_of(compared([written], Export("x", lines, frozenset({"2026-10-14"}))))
+    assert found == {STALE_PRICE: 100_000_000, WRONG_TIER: 750_000_000}
+
+
 WITH_COSTS = sorted(name for name in SAMPLES_READ if read_costs(name) and name not in ONLY_COSTS)
 
 
