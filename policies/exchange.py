@@ -271,4 +271,5 @@ class Exchange(Struct, frozen=True):
             "cache_write_tokens": usage.cache_write_tokens,
             "client_request_id": self.client_request_id,
             "resends": self.resends,
+            "reported_nanousd": usage.reported_nanousd,
         }

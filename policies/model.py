@@ -6,6 +6,7 @@ Money is in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, cos
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -93,7 +94,8 @@ class Model:
     """One catalog row, or a model outside the catalog that is called with a customer's own key.
 
     ``max_completion_tokens`` is the catalog hard maximum of the contract, None outside the catalog. ``context_window``
-    is the most tokens of prompt and completion together, None where the catalog does not say.
+    is the most tokens of prompt and completion together, None where the catalog does not say. With ``cost``
+    ``"reported"``, the wholesale cost is the one that the provider reports; ``markup_percent`` is for that.
     """
 
     slug: str
@@ -106,6 +108,8 @@ class Model:
     byok_only: bool
     active: bool
     context_window: int | None = None
+    cost: Literal["computed", "reported"] = "computed"
+    markup_percent: Decimal = Decimal(0)
     lacks: frozenset[str] = frozenset()
 
     @property
@@ -253,7 +257,8 @@ class Usage(Struct, frozen=True, gc=False):
     """The counts that a provider reported. A count that it did not report is None, never zero.
 
     ``cache_write_1h_tokens`` are those of ``cache_write_tokens`` that are kept for an hour, ``cached_audio_tokens``
-    those of ``cached_tokens`` that are sound. ``service_tier`` is in lower case.
+    those of ``cached_tokens`` that are sound. ``service_tier`` is in lower case. ``reported_nanousd`` is the provider's
+    own cost of the call.
     Source: contract, "usage object"; docs/usage.md.
     """
 
@@ -270,3 +275,4 @@ class Usage(Struct, frozen=True, gc=False):
     audio_output_tokens: int | None = None
     searches: int | None = None
     service_tier: str | None = None
+    reported_nanousd: int | None = None

@@ -110,6 +110,14 @@ def compute_costs_nanousd(usage: Usage, prices: Iterable[Prices], reasoning_besi
     ]
 
 
+def find_reported_costs(usage: Usage, markup_percent: Decimal) -> list[int] | None:
+    """Return the wholesale cost that the provider reports and the retail cost, None where it reports none."""
+    reported = usage.reported_nanousd
+    if reported is None:
+        return None
+    return [reported, compute_retail_microusd_per_mtok(reported, markup_percent)]
+
+
 def count_billed(usage: Usage, reasoning_beside: bool) -> tuple[int, ...]:
     """Return what a call is billed for, as many as there are of each of ``KINDS``.
 

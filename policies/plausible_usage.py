@@ -63,6 +63,7 @@ def _bounds(
         "image_input_tokens": most_prompt,
         "audio_output_tokens": most_output,
         "searches": MAX_SEARCHES,
+        "reported_nanousd": None,
     }
 
 

@@ -3,11 +3,13 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import Any
 
 from policies.family import Family
 from policies.model import Usage
+from policies.money import MAX_CAP_USD
 from policies.plausible_usage import NOT_A_COUNT
 
 type Path = tuple[str, tuple[str, ...]]
@@ -42,6 +44,7 @@ USAGE_MEMBERS = frozenset({"usage", "x_groq"})
 _TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _NO_COUNTS = [None] * (6 + len(_PRICED_AT))
 _MAX_DIGITS = 40  # A longer number is not a count, and a very long one takes too much time to read.
+_COST_MEMBERS = frozenset({"cost", "cost_in_usd_ticks"})
 _SERVICE_TIER = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _NAMES = Usage.__struct_fields__
 
@@ -95,7 +98,25 @@ def _read(report: Mapping[str, object], family: Family, service_tier: object) ->
         return None
     tier = service_tier or report.get("service_tier")  # Mistral has it in its usage.
     counts.append(read_service_tier(tier) if isinstance(tier, str) else None)
+    counts.append(None if _COST_MEMBERS.isdisjoint(report) else _read_cost(report))
     return Usage(*counts)
+
+
+def _read_cost(report: Mapping[str, object]) -> int | None:
+    """Return the cost that a provider reports, in nano-USD, or ``NOT_A_COUNT`` for an amount that can't be one.
+
+    A tick is 10⁻¹⁰ USD; no ticks are no cost, because resellers report 0. A cost is in USD; where the provider called
+    another one with a key of the operator's, it is only its fee. The shortest text of a number is what was written.
+    Source: xAI, "Cost tracking"; OpenRouter, "Usage accounting".
+    """
+    if ticks := read_count(report.get("cost_in_usd_ticks")):
+        return NOT_A_COUNT if ticks < 0 else (ticks + 5) // 10
+    cost = report.get("cost")
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or report.get("is_byok"):
+        return None
+    if not 0 <= cost <= MAX_CAP_USD:
+        return NOT_A_COUNT
+    return int(Decimal(repr(cost)).scaleb(9).quantize(Decimal(1), ROUND_HALF_UP))
 
 
 @lru_cache(maxsize=256)

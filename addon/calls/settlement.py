@@ -15,8 +15,8 @@ from policies.completion_cap import find_completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.exchange import CLIENT_DISCONNECTED, Outcome, UsageSource
 from policies.model import Usage
-from policies.money import compute_costs_nanousd
-from policies.plausible_usage import keep_plausible
+from policies.money import compute_costs_nanousd, find_reported_costs
+from policies.plausible_usage import FACTOR, keep_plausible
 from policies.prices import NORMAL_SERVICE_TIERS
 
 OK = 200
@@ -35,7 +35,10 @@ def compute_outcome(call: Call, reader: AnswerReader | None, counted: Usage, now
     costs_nanousd = [0, 0]
     if target.mode == "payg":
         prices = (model.wholesale, model.retail)
-        costs_nanousd = compute_costs_nanousd(usage, prices, model.family.reasoning_beside_completion)
+        reported = find_reported_costs(usage, model.markup_percent) if model.cost == "reported" else None
+        costs_nanousd = reported or compute_costs_nanousd(
+            usage, prices, model.family.reasoning_beside_completion
+        )
     finish_reason = reader.finish_reason if reader else None
     if finish_reason not in STANDARD_WORDS:  # A provider's own word may hold any text.
         finish_reason = recordable(finish_reason, target.secrets)
@@ -47,9 +50,22 @@ def read_plausible_usage(call: Call, reader: AnswerReader | None) -> tuple[Usage
     if reader is None or (reported := reader.usage) is None:
         return NOTHING, ()
     model = call.exchange.target.model
-    return keep_plausible(
+    counted, implausible = keep_plausible(
         reported, model, lambda: call.chat.choices(model.family), lambda: _prompt_tokens(call)
     )
+    if model.cost == "reported" and _is_reported_too_high(call, counted):
+        return replace(counted, reported_nanousd=None), (*implausible, "reported_nanousd")
+    return counted, implausible
+
+
+def _is_reported_too_high(call: Call, counted: Usage) -> bool:
+    """Return whether a reported cost is more than ten times the hold, and than what the tokens cost."""
+    model, hold = call.exchange.target.model, call.exchange.hold
+    most_nanousd = max(
+        hold.amount_nanousd if hold else 0,
+        *compute_costs_nanousd(counted, (model.retail,), model.family.reasoning_beside_completion),
+    )
+    return (counted.reported_nanousd or 0) > FACTOR * most_nanousd
 
 
 def find_unpriced_service_tier(call: Call, usage: Usage) -> str | None:

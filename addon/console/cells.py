@@ -67,6 +67,7 @@ HEADINGS: Final[Mapping[str, str]] = {
     "duration_ms": "Duration",
     "status_class": "Status",
     "resends": "Sent again",
+    "reported_nanousd": "Reported cost",
     "stream": "Streamed",
     "fallback": "Fallback",
     "byok": "BYOK",

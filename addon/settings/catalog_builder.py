@@ -220,6 +220,8 @@ class CatalogBuilder:
             byok_only=table.byok_only,
             active=table.active and (self.sandbox_enabled or not provider.builtin),
             context_window=table.context_window,
+            cost=table.cost,
+            markup_percent=self._conf.billing.markup_percent,
             lacks=frozenset(table.lacks),
         )
 

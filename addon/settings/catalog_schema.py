@@ -193,6 +193,7 @@ class ModelTable(TieredPricesTable, PlaceTable):
     context_window: Count | None = None
     lacks: Distinct[Lack] = ()
     service_tiers: dict[ServiceTierName, ServiceTierTable] = {}
+    cost: Literal["computed", "reported"] = "computed"
     byok_only: bool = False
     active: bool = True
 

@@ -29,6 +29,7 @@ def test_a_call_is_one_ledger_row_with_its_request_id(
         "fallback": 0,
         "attempts": 1,
         "resends": 0,
+        "reported_nanousd": None,
         "stream": int(stream),
         "status": 200,
         "error_code": None,

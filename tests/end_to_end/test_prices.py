@@ -33,10 +33,18 @@ GPT_5_4 = model(
     service_tiers={"flex": {"input_price_per_m": "1.25", "output_price_per_m": "7.5"}},
 )
 
+REPORTED = model(upstream_model_id="vendor/reported", cost="reported")
+
 
 @pytest.fixture(scope="module")
 def priced(start_gateway: StartGateway) -> Gateway:
-    return start_gateway(models={"tester-large": GPT_5_4, "plain": model(upstream_model_id="vendor/plain")})
+    return start_gateway(
+        models={
+            "tester-large": GPT_5_4,
+            "plain": model(upstream_model_id="vendor/plain"),
+            "reported": REPORTED,
+        }
+    )
 
 
 def count(prompt: int, completed: int, **more: Any) -> dict[str, Any]:
@@ -124,3 +132,26 @@ def test_a_service_tier_goes_out_only_with_a_price(
 def test_the_public_catalog_has_the_prices_of_the_first_tier(priced: Gateway) -> None:
     row = httpx.get(f"{priced.url}/v1/models/tester-large").json()
     assert (row["inputPricePerMRetail"], row["outputPricePerMRetail"]) == (2.6, 15.6)
+
+
+@pytest.mark.parametrize(
+    ("slug", "reported", "kept", "wholesale"),
+    [
+        # 1,000 × $0.15 and 100 × $0.60 a million are 210,000 nano-USD.
+        ("plain", 0.0005, 500_000, 210_000),
+        ("reported", 0.0005, 500_000, 500_000),
+        ("reported", 0, 0, 0),
+        ("reported", -0.5, None, 210_000),
+        ("reported", 1000, None, 210_000),
+        ("reported", None, None, 210_000),
+    ],
+)
+def test_a_reported_cost_is_kept_and_costs_where_the_model_says_so(
+    priced: Gateway, upstream: Upstream, slug: str, reported: float | None, kept: int | None, wholesale: int
+) -> None:
+    upstream.behave(whole(completion(usage=count(1_000, 100, cost=reported))))
+    answer = call(priced, model=slug, max_tokens=1_000)
+    assert answer.json()["usage"]["cost"] == reported
+    row = priced.wait_for_row(answer.headers["x-request-id"])
+    assert (row["reported_nanousd"], row["wholesale_nanousd"]) == (kept, wholesale)
+    assert row["retail_nanousd"] == wholesale * 104 // 100

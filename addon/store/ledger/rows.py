@@ -48,6 +48,7 @@ USAGE_COLUMNS = (
     "cache_write_tokens",
     "client_request_id",
     "resends",
+    "reported_nanousd",
 )
 
 CALL = "call"
@@ -57,7 +58,12 @@ WAS_INTERRUPTED = f"error_code IS '{INTERRUPTED}' AND usage_source = 'none' AND 
 """The SQL condition for the row of a dead process: only such a row has the duration 0."""
 
 # A row of an older version, in a hold or an outbox, lacks the columns that were added later.
-_LATER_COLUMNS = {"cache_write_tokens": None, "client_request_id": None, "resends": 0}
+_LATER_COLUMNS = {
+    "cache_write_tokens": None,
+    "client_request_id": None,
+    "resends": 0,
+    "reported_nanousd": None,
+}
 
 
 def write_call(connection: sqlite3.Connection, settlement: Settlement) -> tuple[Row, int | None]:

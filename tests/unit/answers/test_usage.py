@@ -173,3 +173,32 @@ def test_counts_with_a_price_of_their_own_are_read(case: str) -> None:
 )
 def test_a_service_tier_is_a_short_name_in_lower_case(written: object, name: str | None) -> None:
     assert parse_usage({"usage": COUNTS, "service_tier": written}, FAMILY) == Usage(**READ, service_tier=name)
+
+
+@pytest.mark.parametrize(
+    ("reported", "nanousd"),
+    [
+        ({"cost": 0.007637029}, 7_637_029),  # openrouter-chat-00dea9c1da8517fd
+        ({"cost": 4.89e-05}, 48_900),
+        ({"cost": 0}, 0),
+        ({"cost": 0.0000000005}, 1),
+        ({"cost": 0.1 + 0.2}, 300_000_000),
+        ({"cost": 0.01, "is_byok": True}, None),
+        ({"cost": None}, None),
+        ({"cost": "0.5"}, None),
+        ({"cost": True}, None),
+        ({"cost": {"total_cost": 1}}, None),
+        ({"cost": -0.5}, NOT_A_COUNT),
+        ({"cost": float("nan")}, NOT_A_COUNT),
+        ({"cost": float("inf")}, NOT_A_COUNT),
+        ({"cost": 10**400}, NOT_A_COUNT),
+        ({"cost_in_usd_ticks": 739_000}, 73_900),  # xai-chat-102eb5eca0e99650
+        ({"cost_in_usd_ticks": 15}, 2),
+        ({"cost_in_usd_ticks": 0}, None),  # azure_foundry-chat-e41b6aff074dd6e0
+        ({"cost_in_usd_ticks": -1}, NOT_A_COUNT),
+    ],
+)
+def test_a_cost_that_a_provider_reports_is_read_exactly(
+    reported: Mapping[str, object], nanousd: int | None
+) -> None:
+    assert parse_usage({"usage": {**COUNTS, **reported}}, FAMILY) == Usage(**READ, reported_nanousd=nanousd)

@@ -114,7 +114,8 @@ async def test_a_row_that_lacks_a_column_is_refused_and_its_hold_released(
 
 
 @pytest.mark.parametrize(
-    ("later", "value"), [("cache_write_tokens", None), ("client_request_id", None), ("resends", 0)]
+    ("later", "value"),
+    [("cache_write_tokens", None), ("client_request_id", None), ("resends", 0), ("reported_nanousd", None)],
 )
 async def test_a_row_of_an_older_version_lacks_a_later_column(
     store: Store, location: StoreLocation, later: str, value: int | None

@@ -36,7 +36,7 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
     with second_connection(ledger_path) as before:
         earlier.apply(Database(before))
         row = make_row("old") | {"cache_write_tokens": 7}
-        del row["client_request_id"], row["resends"]
+        del row["client_request_id"], row["resends"], row["reported_nanousd"]
         columns, marks = ", ".join(row), ", ".join("?" * len(row))
         before.execute(f"INSERT INTO usage ({columns}) VALUES ({marks})", tuple(row.values()))
         indexes = before.execute(_INDEXES).fetchall()
@@ -45,7 +45,7 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
     await store.settle(Settlement(make_row("new") | {"fallback": 1, "attempts": 1}, from_wallet=False))
     await store.close()
     kept, new = read_rows(ledger_path)
-    assert kept == row | {"client_request_id": None, "resends": 0}
+    assert kept == row | {"client_request_id": None, "resends": 0, "reported_nanousd": None}
     assert (new["id"], new["fallback"], new["attempts"]) == ("new", 1, 1)
     with second_connection(ledger_path) as after:
         assert [tuple(index) for index in after.execute(_INDEXES)] == [tuple(index) for index in indexes]
