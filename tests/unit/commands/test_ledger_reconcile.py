@@ -3,17 +3,22 @@
 import csv
 import io
 import json
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from click import ClickException
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 from rig.ledger import make_row
 from rig.settings_files import write_files
 from rig.usage_report import write_rows
 
 from addon.commands.ledger import ledger
-from addon.commands.ledger_reconcile_files import MAX_FILE_BYTES
+from addon.commands.ledger_reconcile_files import MAX_FILE_BYTES, read_exports
 from addon.reconcile.export_line import Tokens
 from addon.reconcile.ledger_call import LedgerCall
 from unit.reconcile.test_comparison import LEDGERS, PRICES
@@ -270,6 +275,20 @@ def test_a_file_that_is_too_large_or_twice_there_is_refused(conf: Path, tmp_path
     assert f"{mapping}: columns: must be a table of texts" in run(conf, COSTS, "--columns", mapping).stderr
     assert f"{tmp_path}: is a directory" in run(conf, tmp_path).stderr.lower()
     assert f"{tmp_path}/none.csv: no such file" in run(conf, tmp_path / "none.csv").stderr.lower()
+
+
+@given(
+    st.binary(max_size=60),
+    st.sampled_from([b"", b"\xef\xbb\xbf", b"Date,Slug,Usage,Prompt Tokens\n", b'{"data": [']),
+)
+def test_no_bytes_make_the_command_fail(content: bytes, start: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "export"
+        file.write_bytes(start + content)
+        with suppress(ClickException):
+            read_exports([file], None)
+        with suppress(ClickException):
+            read_exports([file], file)
 
 
 WRONG_OPTIONS = {

@@ -22,7 +22,8 @@ from addon.reconcile.causes import (
     value_of,
 )
 from addon.reconcile.comparison import Comparison, compare
-from addon.reconcile.export_line import KINDS, Export, ExportLine, Tokens
+from addon.reconcile.export_line import KINDS, Export, ExportError, ExportLine, Tokens
+from addon.reconcile.formats import read_export
 from addon.reconcile.ledger_call import (
     ESTIMATED,
     FAILED,
@@ -36,7 +37,7 @@ from addon.reconcile.ledger_call import (
 )
 from addon.reconcile.plan import make_plan
 from addon.reconcile.vendor_sums import VendorSums, compute_nanousd
-from unit.reconcile.test_formats import SAMPLES_READ, read
+from unit.reconcile.test_formats import MAPPINGS, SAMPLES_READ, read, sample
 
 # The prices that the samples are made with, in micro-USD per million tokens.
 PRICES = {
@@ -410,3 +411,29 @@ def test_the_causes_sum_to_the_difference(
     assert 0 not in causes.values()
     slack = theirs.rounding_nanousd + 4 * (len(lines) + len(calls) + 1)
     assert abs(causes.get(ROUNDING, 0)) <= slack * (len(lines) + 1)
+
+
+@given(
+    st.sampled_from(sorted(SAMPLES_READ)),
+    st.floats(0, 1),
+    st.integers(0, 30),
+    st.text(st.sampled_from('0123456789-.,"{}[]\n\r\\:eE\x00≤ nulltrue'), max_size=12),
+    st.booleans(),
+)
+def test_a_damaged_sample_is_refused_or_compared_to_the_nano_dollar(
+    name: str, place: float, length: int, damage: str, by_month: bool
+) -> None:
+    text = sample(name)
+    at = int(len(text) * place)
+    try:
+        export = read_export(text[:at] + damage + text[at + length :], MAPPINGS.get(name))
+        comparison = compared(LEDGERS[name], export, month="2026-10" if by_month else None)
+    except ExportError:
+        return
+    for group in comparison.groups:
+        assert sum(group.causes.values()) == group.difference_nanousd
+    totals = [
+        sum(getattr(group, side) for group in comparison.groups)
+        for side in ("export_nanousd", "ledger_nanousd")
+    ]
+    assert sum(causes_of(comparison).values()) == totals[0] - totals[1]
