@@ -38,6 +38,7 @@ NO_CHANGE = {
     "alerts test": "sends an event",
     "ledger backup": "writes a copy",
     "ledger verify": "reads",
+    "ledger reconcile": "reads",
 }
 AUDITED = {
     "keys create": ["acme", "--id", "phone"],

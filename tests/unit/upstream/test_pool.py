@@ -229,7 +229,15 @@ async def test_an_origin_without_idle_connections_is_forgotten() -> None:
         await exchange(connection)
         connection.release()
         assert list(pool._idle.by_origin) == [provider.origin()]
-        (await acquire(pool, provider.origin())).close()
+        connection = await acquire(pool, provider.origin())
+        assert not pool._idle.by_origin
+        connection._socket.abort()
+        connection.close()
+        kept = await acquire(pool, provider.origin())
+        await exchange(kept)
+        kept.release()
+        kept._socket.abort()
+        await wait_for_open_at_most(0, pool)
         assert not pool._idle.by_origin
 
 

@@ -4,6 +4,7 @@ import pytest
 from pydantic import SecretStr
 from rig.ledger import locked_by_another
 from rig.redis_stores import Rig, assert_sound, eventually
+from rig.simulation import World, simulate
 from rig.stores import (
     USD,
     all_counters,
@@ -18,6 +19,7 @@ from addon.store.redis import unconfirmed
 from addon.store.redis.outbox import pack_call
 from addon.store.redis.rebuild import rebuild_state
 from addon.store.redis.store import RedisStore
+from addon.store.redis.unconfirmed import UnconfirmedCalls
 
 
 async def test_calls_that_an_emptied_redis_had_not_given_to_the_ledger_are_settled_again_once(
@@ -82,3 +84,17 @@ async def test_calls_that_redis_lost_are_logged_without_a_rebuild(
     await store.close()
     lost = [record.__dict__["row"]["id"] for record in caplog.records if "is lost" in record.message]
     assert lost == ["lost"]
+
+
+def test_a_settlement_is_due_when_it_was_kept_long_enough() -> None:
+    async def main(world: World) -> list[list[str]]:
+        calls = UnconfirmedCalls(world.clock)
+        for name in ("a", "b"):
+            calls.add(name, "[]")
+        world.loop.advance(unconfirmed.KEEP_S - 1)
+        calls.add("a", "[]")
+        early = calls.due()
+        world.loop.advance(2)
+        return [early, calls.due()]
+
+    assert simulate(1, main).result == [[], ["b"]]
