@@ -169,7 +169,6 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._flush()
             self._break(error)
             return False
-        self._flush()
         self._upper = self._make()
         self._upper.connection_made(self)
         if not self.ready.done():

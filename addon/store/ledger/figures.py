@@ -50,7 +50,6 @@ class Figures:
     def add(self, other: "Figures") -> None:
         self.sums = [one + more for one, more in zip(self.sums, other.sums, strict=True)]
         if other.buckets:
-            self.buckets = self.buckets or _no_buckets()
             for counts, more_counts in zip(self.buckets, other.buckets, strict=True):
                 counts.update(more_counts)
 

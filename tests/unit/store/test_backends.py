@@ -47,3 +47,18 @@ async def test_with_redis_the_store_is_in_redis_and_a_ledger_with_rows_is_refuse
         open_counters(conf, ledger),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {"backend": "redis", "redis_url": "redis://127.0.0.1:9/0"}], ids=["sqlite", "redis"]
+)
+def test_a_store_whose_locks_can_not_be_made_keeps_no_file_open(
+    ledger_path: Path, state: dict[str, str]
+) -> None:
+    ledger_path.parent.mkdir(exist_ok=True)
+    ledger_path.with_name(f"{ledger_path.name}-owners").write_text("a file where a folder has to be")
+    with pytest.raises(StoreUnavailable) as refused:
+        open_store(conf_of(ledger_path, **state))
+    links = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    assert [link for link in links if str(ledger_path) in str(link.readlink())] == []
+    assert refused.value.__traceback__, "its frames keep what they opened, so nothing was closed by chance"

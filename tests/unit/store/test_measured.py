@@ -174,3 +174,11 @@ async def test_a_call_that_can_not_be_moved_is_no_fault_of_the_store(
         await store.move_hold(request("unknown", attempt=2))
     assert _events(caplog) == []
     await store.close()
+
+
+async def test_what_each_call_asks_the_store_is_asked_without_a_layer(
+    metrics: Metrics, store: SqliteStore
+) -> None:
+    measured = MeasuredStore(store, metrics)
+    assert measured.end_probe == store.end_probe
+    assert measured.is_circuit_open == store.is_circuit_open

@@ -231,3 +231,21 @@ async def test_with_redis_a_locked_ledger_refuses_no_call_and_gets_the_calls_lat
     assert read_ids(ledger_path) == ["a"]
     assert await location.discrepancies() == []
     await store.close()
+
+
+async def test_a_settlement_that_fails_again_and_again_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(_: Settlement) -> None:
+        raise ZeroDivisionError
+
+    async def void(_: str) -> None:
+        raise AssertionError
+
+    pending = pending_writes.PendingWrites()
+    pending.add(settlement("a"), StoreUnavailable("locked"))
+    for _ in range(3):
+        await pending.write_all(fail, void)
+    assert [one.message for one in caplog.records if one.exc_info] == [
+        "a call that is kept in memory can't be recorded"
+    ]

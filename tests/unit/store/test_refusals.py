@@ -245,3 +245,28 @@ def test_the_verification_finds_refusals_that_can_not_be(ledger_path: Path, dama
         ledger.execute(f"UPDATE refusals SET {damage}")
         ledger.execute("PRAGMA ignore_check_constraints = 0")
         assert verify(ledger) == ["the file is damaged: CHECK constraint failed in refusals"]
+
+
+async def test_all_that_was_not_written_is_logged_as_lost(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_: RefusalBatch) -> None:
+        raise StoreUnavailable("gone")
+
+    counts = RefusalCounts()
+    for _ in range(2):
+        counts.add("acme", "ci", "not_found")
+    with pytest.raises(StoreUnavailable):
+        await counts.flush(fail)
+    counts.add("acme", "ci", "not_found")
+    counts.log_lost("closed")
+    assert "3 refused calls are not counted in the ledger: closed" in caplog.text
+
+
+async def test_a_store_that_closes_on_a_locked_ledger_logs_what_it_lost(
+    ledger_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = StoreLocation(ledger_path).open()
+    await store.check()
+    store.count_refusal("acme", "ci", "not_found")
+    with locked_by_another(ledger_path):
+        await store.close()
+    assert "1 refused calls are not counted in the ledger" in caplog.text

@@ -80,3 +80,9 @@ def test_the_queue_and_what_is_kept_of_it_are_bounded(
     queue.enqueue(ledger, [alert("5", LATE)], {}, is_sent=True)
     assert queue.count_waiting(ledger) == 3
     assert sorted(statuses(ledger).values()) == ["dropped", "dropped", "waiting", "waiting", "waiting"]
+
+
+def test_alerts_that_can_not_all_be_queued_are_not_queued(ledger: sqlite3.Connection) -> None:
+    with pytest.raises(ZeroDivisionError):
+        queue.enqueue(ledger, (alert(f"evt_{1 // one}") for one in (1, 0)), {}, is_sent=True)
+    assert statuses(ledger) == {}

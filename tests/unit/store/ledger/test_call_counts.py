@@ -43,3 +43,11 @@ def test_calls_that_no_sums_have_are_counted_up_to_a_bound(monkeypatch: pytest.M
         assert count_calls(connection, Filter(end_user="ann"), 9) is None
         assert count_calls(connection, Filter(end_user="ann", workspace="gone"), 9) is not None
         assert count_calls(connection, Filter(), 9) is not None
+
+
+def test_just_as_many_rows_as_the_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_counts, "MAX_ROWS", 2)
+    with open_ledger() as connection:
+        for place in range(2):
+            write(connection, make_row(f"call-{place}", end_user="ann"))
+        assert count_calls(connection, Filter(end_user="ann"), 9) is not None

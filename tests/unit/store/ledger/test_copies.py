@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import resource
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from rig.ledger import make_row, read_ids, second_connection
 from rig.sqlite_stores import open_settle_and_close
 from sqlite_utils import Database, Migrations
 
+from addon.store.ledger import copies
 from addon.store.ledger.copies import KEPT_COPIES, copy_database, private_file
 from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.migration_steps import STEPS
@@ -180,3 +182,40 @@ def test_a_link_in_the_place_of_a_private_file_is_not_followed(tmp_path: Path) -
         pass
     assert caught.value.errno == errno.ELOOP
     assert (tmp_path / "other").read_text() == "of someone else"
+
+
+def test_a_copy_has_no_row_that_was_written_while_it_was_made(
+    ledger_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_settle_and_close(ledger_path, "before")
+    written: list[str] = []
+
+    def write_once(*progress: int) -> None:
+        if not written:
+            written.append("during")
+            open_settle_in_thread(ledger_path, "during")
+
+    monkeypatch.setattr(copies, "_PAGES", 1)
+    monkeypatch.setattr(copies, "_Progress", lambda: write_once)
+    copy_database(ledger_path, tmp_path / "copy")
+    assert read_ids(tmp_path / "copy") == ["before"]
+    assert read_ids(ledger_path) == ["before", "during"]
+
+
+def open_settle_in_thread(path: Path, row_id: str) -> None:
+    writer = threading.Thread(target=open_settle_and_close, args=(path, row_id))
+    writer.start()
+    writer.join(BOUND_S)
+
+
+def test_only_a_copy_that_makes_no_progress_for_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [1000.0]
+    monkeypatch.setattr("addon.store.ledger.copies.time.monotonic", lambda: now_s[0])
+    progress = copies._Progress()
+    for remaining in (9, 8):
+        progress(0, remaining, 10)
+        now_s[0] += copies._STALLED_S
+        progress(0, remaining, 10)
+    now_s[0] += 0.1
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        progress(0, 8, 10)

@@ -46,3 +46,11 @@ async def test_no_caller_gets_the_answer_to_another_command_and_no_connection_is
     after = [f"after-{number}" for number in range(3 * CONNECTIONS)]
     assert await asyncio.gather(*map(echo, after)) == after
     await client.close()
+
+
+async def test_a_block_that_takes_too_long_is_refused() -> None:
+    client = RedisClient(SecretStr("redis://127.0.0.1:9/0"))
+    with pytest.raises(StoreUnavailable):
+        async with client.timeout(0.01):
+            await asyncio.Event().wait()
+    await client.close()

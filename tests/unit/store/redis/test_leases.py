@@ -4,10 +4,16 @@ import time
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from rig.redis_stores import Rig
 from rig.stores import WORKSPACE, die, request, takes
 
-from addon.store.protocol import StoreUnavailable
+from addon.runtime.clock import SystemClock
+from addon.store.process_lock import ProcessLock
+from addon.store.protocol import LEASE_S, StoreUnavailable
+from addon.store.redis.client import RedisClient
+from addon.store.redis.keys import LEASES
+from addon.store.redis.leases import Leases
 from addon.store.redis.store import RedisStore
 from policies.spend import Hold
 
@@ -60,3 +66,29 @@ async def test_maintain_without_the_folder_of_locks_is_refused_and_no_process_co
     assert rig.location.holds() == ["a"]
     owners.with_suffix(".away").rename(owners)
     await store.maintain()
+
+
+class SetClock(SystemClock):
+    """A clock that a test sets."""
+
+    time_s = 1000.0
+
+    def monotonic_s(self) -> float:  # type: ignore[override]
+        return self.time_s
+
+
+async def test_after_a_silence_of_redis_other_machines_have_time_to_renew_their_leases(
+    rig: Rig, tmp_path: Path
+) -> None:
+    clock, client = SetClock(), RedisClient(SecretStr(rig.server.url))
+    process = ProcessLock(tmp_path / "owners")
+    leases = Leases(client, process, clock)
+    assert await leases.renew([]) == []
+    rig.server.command("ZADD", LEASES, 1, "elsewhere/gateway acme")
+    found = []
+    for pause_s in (LEASE_S / 2 + 1, LEASE_S / 2, LEASE_S / 2 - 1, 1):
+        clock.time_s += pause_s
+        found.append(len(await leases.renew([])))
+    assert found == [0, 0, 0, 1]
+    process.close()
+    await client.close()

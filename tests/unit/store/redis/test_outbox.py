@@ -8,6 +8,7 @@ from rig.redis_stores import Rig
 from rig.stores import die, reason_of, request, settlement
 
 from addon.store.protocol import StoreUnavailable
+from addon.store.redis.outbox import pack_call
 from addon.store.redis.session import drain
 from policies.limits import Counter, Limit
 from policies.spend import CounterUse, Hold
@@ -84,3 +85,17 @@ async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig
     await far.settle(settlement("later"))
     assert await drain(SecretStr(rig.server.url), elsewhere.path, take_over=True) == 1
     assert elsewhere.rows().keys() == {"later"}
+
+
+async def test_an_entry_that_can_not_be_written_blocks_no_other(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await rig.open()
+    await store.settle(settlement("a"))
+    await store.maintain()
+    for packed in (pack_call(settlement("odd", created_at="yesterday")), pack_call(settlement("b"))):
+        rig.server.command("XADD", "tollgate:{acme}:outbox", "*", "booking", packed)
+    assert await drain(SecretStr(rig.server.url), rig.location.path) == 2
+    assert rig.location.rows().keys() == {"a", "b"}
+    [lost] = [one.message for one in caplog.records if "a ledger row is lost" in one.message]
+    assert "'odd'" in lost

@@ -19,6 +19,7 @@ from rig.stores import (
 )
 
 from addon.store.protocol import StoreUnavailable
+from addon.store.redis.keys import keys_of
 from addon.store.redis.rebuild import rebuild_state
 from policies.limits import Counter, Limit, wallet_counter
 from policies.spend import NOT_METERED, CounterUse, Hold
@@ -97,3 +98,13 @@ async def test_a_rebuild_does_not_give_back_the_tokens_of_the_last_minute(rig: R
     await rebuild_state(SecretStr(rig.server.url), rig.location.path)
     assert await eventually(lambda: takes(store, WORKSPACE, 4))
     assert not await takes(store, WORKSPACE, 4)
+
+
+async def test_a_rebuild_forgets_entries_that_the_ledger_does_not_have(rig: Rig) -> None:
+    store = await rig.open()
+    await store.credit(credit("c", USD))
+    await store.maintain()
+    credits_key = keys_of(WORKSPACE).credits
+    rig.server.command("SADD", credits_key, "of another ledger")
+    await rebuild_state(SecretStr(rig.server.url), rig.location.path)
+    assert rig.server.command("SMEMBERS", credits_key) == {"c"}

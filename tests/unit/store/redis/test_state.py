@@ -23,7 +23,8 @@ from addon.store.ledger.file import LedgerFile
 from addon.store.protocol import Store, StoreUnavailable
 from addon.store.redis.client import RedisClient
 from addon.store.redis.rebuild import rebuild_state
-from addon.store.redis.state import RedisState
+from addon.store.redis.state import TOO_OLD, RedisState
+from addon.store.redis.store import RedisStore
 from policies.limits import wallet_counter
 
 
@@ -135,3 +136,26 @@ async def test_a_workspace_that_another_process_just_created_is_not_lost(rig: Ri
             with pytest.raises(StoreUnavailable, match="lost a part"):
                 await state.register_workspace("bare")
     await client.close()
+
+
+async def answer_as_an_old_redis(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer INFO with an old version, and all other commands with OK."""
+    facts = b"redis_version:6.2.14\r\n"
+    while line := await reader.readline():
+        words = []
+        for _ in range(int(line[1:])):
+            await reader.readline()
+            words.append((await reader.readline()).strip().upper())
+        writer.write(b"$%d\r\n%b\r\n" % (len(facts), facts) if words[0] == b"INFO" else b"+OK\r\n")
+    writer.close()
+
+
+async def test_a_redis_of_an_old_version_is_not_used(ledger_path: Path) -> None:
+    server = await asyncio.start_server(answer_as_an_old_redis, "127.0.0.1", 0)
+    url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    store = RedisStore(ledger_path, SecretStr(url))
+    with pytest.raises(StoreUnavailable, match=TOO_OLD):
+        await store.check()
+    await store.close()
+    server.close()
+    await server.wait_closed()

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from rig.large import large_only
 from rig.ledger import read_rows, second_connection
-from rig.stores import StoreLocation, request, takes
+from rig.stores import StoreLocation, die, request, takes
 
 from addon.store.protocol import Store
 from addon.store.sqlite.store import SqliteStore
@@ -68,3 +69,14 @@ async def test_a_bucket_has_a_bounded_number_of_groups(store: Store, ledger_path
             )
     with second_connection(ledger_path) as other:
         assert other.execute("SELECT count(*) FROM takes").fetchone()[0] <= 401
+
+
+async def test_calls_of_a_gateway_that_died_are_logged_by_the_next(
+    ledger_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore(ledger_path)
+    await store.hold(request("a"))
+    await die(store)
+    await SqliteStore(ledger_path).close()
+    assert "1 calls of a gateway that ended were interrupted" in caplog.text
+    assert read_rows(ledger_path)[0]["error_code"] == "interrupted"
