@@ -87,6 +87,8 @@ def explain_group(
         _give_missing(found, ours)
     elif not ours.calls:
         _give_outside(found, theirs, ours)
+    elif _is_as_reported(theirs, ours):
+        found.give(WRONG_TIER if theirs.tier_cost_nanousd() else STALE_PRICE, found.left)
     elif tokens is not None and prices is not None:
         _explain_counted(found, theirs, ours, tokens, prices, largest_nanousd)
     else:
@@ -94,6 +96,18 @@ def explain_group(
     slack = theirs.rounding_nanousd + len(theirs.lines) + ours.calls + 1
     found.give(ROUNDING if abs(found.left) <= slack else UNKNOWN, found.left)
     return {cause: found.amounts[cause] for cause in CAUSES if found.amounts.get(cause)}
+
+
+def _is_as_reported(theirs: VendorSums, ours: CallSums) -> bool:
+    """Return whether each call has a reported cost, and these sum to the vendor's: then only our price differs."""
+    slack = theirs.rounding_nanousd + ours.calls
+    is_same = abs(theirs.cost_nanousd - ours.reported_nanousd) <= slack
+    return (
+        theirs.has_cost
+        and ours.reported_calls == ours.calls
+        and is_same
+        and ours.cost_nanousd != ours.reported_nanousd
+    )
 
 
 def value_of(theirs: VendorSums, ours: CallSums, prices: ModelPrices | None) -> int:

@@ -34,6 +34,7 @@ class LedgerCall(NamedTuple):
     error_code: str | None
     resends: int
     wholesale_nanousd: int
+    reported_nanousd: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class CallSums:
 
     calls: int = 0
     counted_calls: int = 0
+    reported_calls: int = 0
+    reported_nanousd: int = 0
     long_calls: int = 0
     tokens: Tokens = NO_TOKENS
     cost_nanousd: int = 0
@@ -91,6 +94,9 @@ class CallSums:
         self.slugs[call.model_slug] += 1
         self.cost_nanousd += cost_nanousd
         self.tokens = self.tokens.plus(tokens_of(call, prices is not None and prices.reasoning_beside))
+        if call.reported_nanousd is not None:
+            self.reported_calls += 1
+            self.reported_nanousd += call.reported_nanousd
         bound = prices.long_prompt_tokens if prices else None
         self.long_calls += bound is not None and (call.prompt_tokens or 0) > bound
         if call.usage_source == "provider" and cost_nanousd:

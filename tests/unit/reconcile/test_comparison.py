@@ -370,6 +370,18 @@ def test_tokens_without_a_cost_and_without_a_price_are_not_valued() -> None:
     assert not group.is_valued
 
 
+def test_costs_that_the_provider_reported_call_by_call_prove_a_wrong_price() -> None:
+    """Also without any tokens, and where calls of the ledger could explain the difference otherwise."""
+    line = ExportLine("2026-10-14", HERMES[0].upstream_model_id, cost_nanousd=2_500_000)
+    export = Export("x", [line], frozenset({"2026-10-14"}))
+    reported = [
+        HERMES[0]._replace(reported_nanousd=2_000_000, resends=1),
+        HERMES[1]._replace(reported_nanousd=500_000),
+    ]
+    assert causes_of(compared(reported, export)) == {STALE_PRICE: 400_000}
+    assert causes_of(compared([reported[0], HERMES[1]], export)) == {RESENT: 400_000}
+
+
 AMOUNTS = st.integers(-(10**12), 10**12)
 COUNT = st.integers(0, 10**9)
 TOKENS = st.builds(Tokens, COUNT, COUNT, COUNT, COUNT)
@@ -394,6 +406,7 @@ CALLS = st.builds(
     error_code=st.sampled_from([None, "interrupted", "timeout"]),
     status=st.sampled_from([200, 499, 504]),
     resends=st.integers(0, 1),
+    reported_nanousd=st.none() | st.integers(0, 10**12),
 )
 PRICED = st.builds(ModelPrices, TOKENS, others=st.lists(TOKENS, max_size=2))
 
