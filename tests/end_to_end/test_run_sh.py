@@ -156,6 +156,21 @@ def test_a_later_run_passes_on_output_and_exit_status(script: Path):
     assert (status, out.split(maxsplit=1)[1], err) == (7, "keys two words\n", "")
 
 
+@large_only
+def test_the_bare_name_of_a_folder_of_tests_is_what_is_large_in_it(script: Path):
+    for name in ("pytest", "ruff", "mypy"):
+        (script.parent / f"{name}.py").write_text("import sys; print(*sys.argv[1:])")
+    (script.parent / "tests" / "vendors").mkdir(parents=True)
+    for given, passed in (
+        (("vendors", "-k", "one"), "tests/vendors --large -k one"),
+        (("tests/vendors",), "tests/vendors"),
+        (("others",), "others"),
+    ):
+        status, out, err = run(script, "test", *given)
+        first, *_ = out.splitlines()
+        assert (status, first.split(maxsplit=2)[2]) == (0, passed), err
+
+
 def test_without_arguments_it_serves_the_configuration_in_its_folder(script: Path, tmp_path: Path):
     (tmp_path / "addon").mkdir()
     (tmp_path / "addon" / "cli.py").write_text("raise SystemExit('the wrong program')")
