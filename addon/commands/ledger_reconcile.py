@@ -129,6 +129,8 @@ def _compare(
     prices = {model.slug: _prices_of(model) for model in models}
     places = {model.upstream_model_id: model.slug for model in models if model.provider.name == provider}
     path = settings.conf.paths.database
+    if not path.exists():
+        click.echo(f"There is no ledger yet in {path}: nothing was recorded.", err=True)
     with open_ledger(path) as ledger, report_ledger_errors(path):
         check_names(conf_file, settings.conf, ledger, Filter(provider=provider))
         since = plan.since - timedelta(milliseconds=MAX_CALL_MS)

@@ -172,6 +172,13 @@ def test_keys_and_aliases_are_heard(conf: Path) -> None:
     assert shown["causes"] == {"did not pass the gateway": 1_522_500_000, "not in the export": -765_000_000}
 
 
+def test_a_missing_ledger_is_said(tmp_path: Path) -> None:
+    result = run(conf_with(MODELS, tmp_path), COSTS)
+    assert result.exit_code == 1
+    assert result.stderr == f"There is no ledger yet in {tmp_path}/var/ledger.db: nothing was recorded.\n"
+    assert "did not pass the gateway" in result.stdout
+
+
 def test_a_ledger_without_later_columns_is_read(conf: Path) -> None:
     """A gateway of an older version has used it last."""
     import sqlite3
