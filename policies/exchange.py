@@ -272,4 +272,11 @@ class Exchange(Struct, frozen=True):
             "client_request_id": self.client_request_id,
             "resends": self.resends,
             "reported_nanousd": usage.reported_nanousd,
+            "cache_write_1h_tokens": usage.cache_write_1h_tokens,
+            "audio_input_tokens": usage.audio_input_tokens,
+            "cached_audio_tokens": usage.cached_audio_tokens,
+            "image_input_tokens": usage.image_input_tokens,
+            "audio_output_tokens": usage.audio_output_tokens,
+            "searches": usage.searches,
+            "service_tier": usage.service_tier,
         }

@@ -45,7 +45,7 @@ _TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _NO_COUNTS = [None] * (6 + len(_PRICED_AT))
 _MAX_DIGITS = 40  # A longer number is not a count, and a very long one takes too much time to read.
 _COST_MEMBERS = frozenset({"cost", "cost_in_usd_ticks"})
-_SERVICE_TIER = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+_SERVICE_TIER = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
 _NAMES = Usage.__struct_fields__
 
 

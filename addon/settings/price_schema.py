@@ -14,8 +14,8 @@ from policies.prices import NORMAL_SERVICE_TIERS, PRICE_FIELDS, Prices, Tier, pr
 
 
 def _check_service_tier(name: str) -> str:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,31}", name):
-        raise ValueError("must be a name in lower case, as answers have it: letters, digits, _, . and -")
+    if not re.fullmatch(r"[a-z][a-z_-]{0,31}", name):
+        raise ValueError("must be a name in lower case, as answers have it: letters, _ and -")
     if name in NORMAL_SERVICE_TIERS:
         raise ValueError("is the usual service, whose prices are those of the model: remove this table")
     return name

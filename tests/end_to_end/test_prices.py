@@ -91,6 +91,8 @@ def test_a_row_has_what_the_vendor_charges(priced: Gateway, upstream: Upstream, 
     answer = call(priced)
     assert answer.json()["usage"] == usage
     row = priced.wait_for_row(answer.headers["x-request-id"])
+    assert row["service_tier"] == tier
+    assert row["cache_write_1h_tokens"] == usage.get("cache_creation", {}).get("ephemeral_1h_input_tokens")
     assert row["wholesale_nanousd"] == int(Decimal(usd) * 10**9)
     assert row["retail_nanousd"] == int(Decimal(usd) * 104 * 10**7)
 

@@ -38,6 +38,8 @@ USAGE: Final = (
     "cached_tokens",
     "reasoning_tokens",
     "cache_write_tokens",
+    *("cache_write_1h_tokens", "audio_input_tokens", "cached_audio_tokens", "image_input_tokens"),
+    *("audio_output_tokens", "searches", "service_tier"),
 )
 _LIKE: Final = {
     "audio_input": "input",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from addon.store.ledger.audit_chain import chain_earlier_lines
 from addon.store.ledger.audit_schema import AUDIT_SCHEMA
 from addon.store.ledger.client_request_schema import CLIENT_REQUEST_SCHEMA
+from addon.store.ledger.priced_columns import PRICED_COLUMNS_SCHEMA
 from addon.store.ledger.recount import write_counters
 from addon.store.ledger.rollup_schema import (
     AFTER_ALL,
@@ -285,14 +286,15 @@ def m0017_audit_chain(db: "Database") -> None:
     chain_earlier_lines(db.conn)
 
 
-def m0018_reported_costs(db: "Database") -> None:
-    """The cost of a call that its provider reported. Source: docs/ledger.md."""
-    db.conn.execute("ALTER TABLE usage ADD COLUMN reported_nanousd INTEGER")
+def m0018_priced_counts(db: "Database") -> None:
+    """The reported cost, the counts that few models have a price for, and the service tier. Source: docs/ledger.md."""
+    for statement in PRICED_COLUMNS_SCHEMA:
+        db.conn.execute(statement)
 
 
 STEPS = (
     *(m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over),
     *(m0007_rollups, m0008_client_request_id, m0009_alerts, m0010_refusals, m0011_days, m0012_small_tables),
     *(m0013_audit, m0014_newest_days_first, m0015_client_requests, m0016_resends, m0017_audit_chain),
-    m0018_reported_costs,
+    m0018_priced_counts,
 )

@@ -12,6 +12,7 @@ import msgspec
 
 from addon.store.ledger.connection import NEVER_WRITABLE
 from addon.store.ledger.migration_steps import LARGEST
+from addon.store.ledger.priced_columns import PRICED_COLUMNS
 from addon.store.protocol import IllegalRowError, Settlement, WalletEntry
 from policies.exchange import INTERRUPTED
 from policies.utc_time import format_utc
@@ -48,7 +49,7 @@ USAGE_COLUMNS = (
     "cache_write_tokens",
     "client_request_id",
     "resends",
-    "reported_nanousd",
+    *PRICED_COLUMNS,
 )
 
 CALL = "call"
@@ -62,7 +63,7 @@ _LATER_COLUMNS = {
     "cache_write_tokens": None,
     "client_request_id": None,
     "resends": 0,
-    "reported_nanousd": None,
+    **dict.fromkeys(PRICED_COLUMNS),
 }
 
 

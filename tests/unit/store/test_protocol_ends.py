@@ -115,7 +115,7 @@ async def test_a_row_that_lacks_a_column_is_refused_and_its_hold_released(
 
 @pytest.mark.parametrize(
     ("later", "value"),
-    [("cache_write_tokens", None), ("client_request_id", None), ("resends", 0), ("reported_nanousd", None)],
+    [("cache_write_tokens", None), ("client_request_id", None), ("resends", 0), ("service_tier", None)],
 )
 async def test_a_row_of_an_older_version_lacks_a_later_column(
     store: Store, location: StoreLocation, later: str, value: int | None

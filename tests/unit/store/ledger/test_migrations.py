@@ -9,6 +9,7 @@ from rig.sqlite_stores import open_settle_and_close
 from sqlite_utils import Database, Migrations
 
 from addon.store.ledger.migration_steps import STEPS, m0006_passed_over
+from addon.store.ledger.priced_columns import PRICED_COLUMNS
 from addon.store.ledger.rollup_schema import FIRST_TABLES
 from addon.store.protocol import Settlement, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
@@ -36,7 +37,8 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
     with second_connection(ledger_path) as before:
         earlier.apply(Database(before))
         row = make_row("old") | {"cache_write_tokens": 7}
-        del row["client_request_id"], row["resends"], row["reported_nanousd"]
+        for later in ("client_request_id", "resends", *PRICED_COLUMNS):
+            del row[later]
         columns, marks = ", ".join(row), ", ".join("?" * len(row))
         before.execute(f"INSERT INTO usage ({columns}) VALUES ({marks})", tuple(row.values()))
         indexes = before.execute(_INDEXES).fetchall()
@@ -45,7 +47,7 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
     await store.settle(Settlement(make_row("new") | {"fallback": 1, "attempts": 1}, from_wallet=False))
     await store.close()
     kept, new = read_rows(ledger_path)
-    assert kept == row | {"client_request_id": None, "resends": 0, "reported_nanousd": None}
+    assert kept == row | {"client_request_id": None, "resends": 0} | dict.fromkeys(PRICED_COLUMNS)
     assert (new["id"], new["fallback"], new["attempts"]) == ("new", 1, 1)
     with second_connection(ledger_path) as after:
         assert [tuple(index) for index in after.execute(_INDEXES)] == [tuple(index) for index in indexes]
