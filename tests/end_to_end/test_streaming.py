@@ -56,13 +56,16 @@ def test_comments_before_the_first_event_come_with_it_and_later_ones_at_once(
 def test_a_client_does_not_wait_for_the_end_of_the_message_after_done(
     raw: RawClient, gateway: Gateway, upstream: Upstream
 ) -> None:
-    gate = Gate()
-    upstream.behave(chunked(HI, event(chunk(finish="stop")), DONE, gate))
+    before_done, before_end = Gate(), Gate()
+    stop = event(chunk(finish="stop"))
+    upstream.behave(chunked(HI, before_done, stop + DONE, before_end))
     ask_for_stream(raw, gateway)
     assert raw.read_head().status == 200
+    raw.read_chunks_until(b'"hi"')
+    before_done.open()
     raw.read_chunks_until(b"data: [DONE]\n\n")
     assert raw.read_chunk() == b""
-    gate.open()
+    before_end.open()
 
 
 def test_an_event_cut_into_two_reads_is_relayed_when_it_is_whole(
