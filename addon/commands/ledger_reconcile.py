@@ -146,6 +146,7 @@ def _prices_of(model: Model) -> ModelPrices:
         model.family.reasoning_beside_completion,
         [_base_of(one) for one in _inner_prices(prices)],
         charges_tools=bool(prices.per_search_microusd_per_m or prices.per_call_microusd_per_m),
+        search_picousd=prices.per_search_microusd_per_m,
         long_prompt_tokens=prices.tiers[0].above_prompt_tokens if prices.tiers else None,
     )
 

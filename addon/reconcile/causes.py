@@ -142,7 +142,8 @@ def _give_missing(found: _Difference, ours: CallSums) -> None:
 
 
 def _give_outside(found: _Difference, theirs: VendorSums, ours: CallSums) -> None:
-    found.give(TOOLS, theirs.tools_nanousd)
+    # Where the vendor's searches have no model, those of the ledger are here, and no call is.
+    found.give(TOOLS, theirs.tools_nanousd - ours.cost_nanousd)
     rest = found.take(END_OF_DAY, found.left, ours.arriving_nanousd)
     if rest > 0:
         found.give(OUTSIDE, rest)
@@ -169,9 +170,9 @@ def _explain_counted(
             found.give(UNKNOWN, rest)
     if theirs.has_cost:
         if theirs.splits_input:
-            pieces = find_price_pieces(theirs, prices, may_mix=ours.long_calls > 0)
+            pieces = find_price_pieces(theirs, prices, may_mix=ours.tier_calls > 0)
         else:
-            pieces = [find_whole_piece(theirs, tokens, prices, may_mix=ours.long_calls > 0)]
+            pieces = [find_whole_piece(theirs, tokens, prices, may_mix=ours.tier_calls > 0)]
         _give_prices(found, theirs, ours, pieces, prices)
 
 
@@ -189,7 +190,7 @@ def _explain_amount(
         found.give(WRONG_TIER if theirs.tier_cost_nanousd() else STALE_PRICE, found.left)
         return
     if prices is not None and ours.tokens != Tokens():
-        pieces = find_price_pieces(theirs, prices, ours.tokens, may_mix=ours.long_calls > 0)
+        pieces = find_price_pieces(theirs, prices, ours.tokens, may_mix=ours.tier_calls > 0)
         if _prove_same_calls(pieces):
             found.give(TOOLS, -theirs.tools_nanousd)
             _give_prices(found, theirs, ours, pieces, prices)

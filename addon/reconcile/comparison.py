@@ -10,7 +10,7 @@ from addon.reconcile.export_line import Export, ExportError, Tokens
 from addon.reconcile.ledger_call import CallSums, LedgerCall, ModelPrices
 from addon.reconcile.model_names import ModelNames
 from addon.reconcile.plan import Plan
-from addon.reconcile.vendor_sums import VendorSums
+from addon.reconcile.vendor_sums import PICOUSD_PER_NANOUSD, VendorSums
 
 MAX_GROUPS: Final = 200_000
 MAX_CALL_MS: Final = 3_600_000
@@ -97,7 +97,9 @@ def compare(
             _prices_of(ours.get(place), place[1], prices, places),
             largest.get(place[1], 0),
         )
-        for place in sorted({*theirs, *(place for place, sums in ours.items() if sums.calls)})
+        for place in sorted(
+            {*theirs, *(place for place, sums in ours.items() if sums.calls or sums.cost_nanousd)}
+        )
     ]
     return Comparison(groups)
 
@@ -112,12 +114,22 @@ def _sum_calls(
         ended = plan.day_of(began + timedelta(milliseconds=min(call.duration_ms, MAX_CALL_MS)))
         model = call.upstream_model_id if plan.by_model else ""
         if plan.has_day(day):
-            sums = _group_of(found, (day, model, ""))
-            sums.add(call, prices.get(call.model_slug))
+            sums, priced = _group_of(found, (day, model, "")), prices.get(call.model_slug)
+            sums.add(call, priced)
+            if plan.tools_apart and model and call.searches and priced:
+                _set_apart(sums, _group_of(found, (day, "", "")), call, priced)
             sums.crossing_nanousd += call.wholesale_nanousd if ended != day else 0
         if ended != day and plan.has_day(ended):
             _group_of(found, (ended, model, "")).arriving_nanousd += call.wholesale_nanousd
     return found
+
+
+def _set_apart(sums: CallSums, tools: CallSums, call: LedgerCall, prices: ModelPrices) -> None:
+    """Move the cost of a call's searches to the group of what has no model."""
+    cost = (call.searches or 0) * prices.search_picousd // PICOUSD_PER_NANOUSD
+    cost = min(cost, call.wholesale_nanousd)
+    sums.cost_nanousd -= cost
+    tools.cost_nanousd += cost
 
 
 def _group_of(found: dict[Place, CallSums], place: Place) -> CallSums:

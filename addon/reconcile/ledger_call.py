@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from addon.reconcile.export_line import NO_TOKENS, Tokens
+from addon.reconcile.export_line import NO_TOKENS, Tokens, name_tier
 from policies.exchange import INTERRUPTED
 from policies.model import Usage
 from policies.money import count_billable_output
@@ -35,6 +35,8 @@ class LedgerCall(NamedTuple):
     resends: int
     wholesale_nanousd: int
     reported_nanousd: int | None = None
+    searches: int | None = None
+    service_tier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class ModelPrices:
 
     ``others`` are the prices of its tiers, so that a unit price of the vendor's can be recognized as one of them.
     ``charges_tools``: the ledger's cost of a call may have more than tokens in it. Prompts above ``long_prompt_tokens``
-    have other prices.
+    have other prices. ``search_picousd`` is the price of one search.
     """
 
     base: Tokens
@@ -51,6 +53,7 @@ class ModelPrices:
     others: Sequence[Tokens] = ()
     charges_tools: bool = False
     long_prompt_tokens: int | None = None
+    search_picousd: int = 0
 
 
 @dataclass(slots=True)
@@ -70,7 +73,7 @@ class Suspect:
 class CallSums:
     """The sums of the calls of one group.
 
-    ``counted_calls`` have counts of the provider's, ``long_calls`` a prompt of another tier. ``crossing_nanousd`` is
+    ``counted_calls`` have counts of the provider's, ``tier_calls`` have another tier. ``crossing_nanousd`` is
     the cost of calls that began here and ended on the next day, ``arriving_nanousd`` that of those from the day before.
     """
 
@@ -78,7 +81,7 @@ class CallSums:
     counted_calls: int = 0
     reported_calls: int = 0
     reported_nanousd: int = 0
-    long_calls: int = 0
+    tier_calls: int = 0
     tokens: Tokens = NO_TOKENS
     cost_nanousd: int = 0
     largest_nanousd: int = 0
@@ -97,8 +100,7 @@ class CallSums:
         if call.reported_nanousd is not None:
             self.reported_calls += 1
             self.reported_nanousd += call.reported_nanousd
-        bound = prices.long_prompt_tokens if prices else None
-        self.long_calls += bound is not None and (call.prompt_tokens or 0) > bound
+        self.tier_calls += _has_tier(call, prices)
         if call.usage_source == "provider" and cost_nanousd:
             self.counted_calls += 1
             self.largest_nanousd = max(self.largest_nanousd, cost_nanousd)
@@ -110,6 +112,12 @@ class CallSums:
     def suspect(self, name: str) -> Suspect:
         """Return the calls with one property."""
         return self.suspects.get(name, Suspect())
+
+
+def _has_tier(call: LedgerCall, prices: ModelPrices | None) -> bool:
+    bound = prices.long_prompt_tokens if prices else None
+    is_long = bound is not None and (call.prompt_tokens or 0) > bound
+    return is_long or name_tier(call.service_tier) is not None
 
 
 def _property_of(call: LedgerCall) -> str | None:

@@ -17,6 +17,7 @@ class Plan:
     | ``first``, ``last`` | the days of the vendor's, both included |
     | ``by_month`` | whether a month is compared as one day, because an export has no days |
     | ``by_model`` | whether the export is grouped by model |
+    | ``tools_apart`` | whether searches have lines without a model |
     | ``keys`` | the vendor's names of the gateway's keys, empty for all |
     | ``notes`` | what the operator should know |
     """
@@ -26,6 +27,7 @@ class Plan:
     zone: ZoneInfo
     by_month: bool
     by_model: bool
+    tools_apart: bool
     keys: frozenset[str]
     notes: Sequence[str]
 
@@ -71,6 +73,7 @@ def make_plan(exports: Sequence[Export], month: str | None, keys: Sequence[str])
     plan = Plan(
         *(first, last, ZoneInfo(zones.pop()), by_month),
         by_model=any(line.model for line in lines) or not lines,
+        tools_apart=any(line.is_tool and not line.model for line in lines),
         keys=_known_keys(exports, keys),
         notes=_notes(exports, lines, keys),
     )

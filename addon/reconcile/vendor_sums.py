@@ -154,9 +154,9 @@ def _piece(
     kinds = {kind for kind, count in zip(KINDS, tokens, strict=True) if count}
     is_tier = any(line.tier for line in lines) or bool(kinds & set(tiered))
     for other in () if is_tier else prices.others:
-        dearest = compute_nanousd(tokens, other)
-        is_tier = is_tier or abs(cost - dearest) <= rounding
-        is_tier = is_tier or (may_mix and base < cost < dearest)
+        other_cost = compute_nanousd(tokens, other)
+        is_tier = is_tier or abs(cost - other_cost) <= rounding
+        is_tier = is_tier or (may_mix and min(base, other_cost) < cost < max(base, other_cost))
     return PricePiece(cost - base, rounding, is_tier)
 
 

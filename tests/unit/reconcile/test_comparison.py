@@ -382,6 +382,27 @@ def test_costs_that_the_provider_reported_call_by_call_prove_a_wrong_price() -> 
     assert causes_of(compared([reported[0], HERMES[1]], export)) == {RESENT: 400_000}
 
 
+def test_searches_that_the_ledger_charged_are_compared_with_lines_without_a_model() -> None:
+    searched = SONNET._replace(wholesale_nanousd=SONNET.wholesale_nanousd + 100_000_000, searches=10)
+    prices = {SONNET.model_slug: ModelPrices(PRICES["claude-sonnet-5-5"], search_picousd=10_000_000_000)}
+    for more in ((), (read("anthropic_usage_messages.json"),)):
+        comparison = compared([searched, HAIKU], read("anthropic_cost_report.json"), *more, prices=prices)
+        # The vendor has twelve searches of a cent, the ledger ten.
+        assert without_rounding(comparison) == {TOOLS: 20_000_000}
+
+
+def test_a_service_tier_of_the_ledger_names_a_mixed_price() -> None:
+    fast = Tokens(4_000_000, 400_000, 5_000_000, 24_000_000)
+    priced = {TERRA_A.model_slug: ModelPrices(PRICES["gpt-5.6-terra"], others=[fast])}
+    counted = Tokens(100_000, 0, 0, 0)
+    line = ExportLine("2026-10-14", "gpt-5.6-terra", kind="input", tokens=counted, cost_nanousd=300_000_000)
+    export = Export("x", [line], frozenset({"2026-10-14"}))
+    calls = [call("gpt-5.6-terra", Tokens(50_000, 0, 0, 0)) for _ in range(2)]
+    assert set(causes_of(compared(calls, export, prices=priced))) == {STALE_PRICE}
+    named = [calls[0], calls[1]._replace(service_tier="priority")]
+    assert causes_of(compared(named, export, prices=priced)) == {WRONG_TIER: 100_000_000}
+
+
 AMOUNTS = st.integers(-(10**12), 10**12)
 COUNT = st.integers(0, 10**9)
 TOKENS = st.builds(Tokens, COUNT, COUNT, COUNT, COUNT)
