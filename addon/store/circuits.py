@@ -140,10 +140,11 @@ class Circuits:
             return
         self._closing.add(name)  # Only one of the calls that end now writes it.
         try:
-            latest_us = max((one.began_us for one in self._members(shared)), default=0) if shared else 0
-            if shared and latest_us > self.known.get(shared, CLOSED).began_us:
-                self.known[shared] = circuit_breaker.after_shared_success(CLOSED, latest_us)
-                await self._change(shared, circuit_breaker.after_shared_success)
+            if shared:
+                latest_us = max((one.began_us for one in self._members(shared)), default=0)
+                if latest_us > self.known.get(shared, CLOSED).began_us:
+                    self.known[shared] = circuit_breaker.after_shared_success(CLOSED, latest_us)
+                    await self._change(shared, circuit_breaker.after_shared_success)
             if name in self.known:
                 await self._change(name, circuit_breaker.after_success)
         finally:

@@ -264,3 +264,11 @@ async def test_an_open_circuit_is_not_reported_for_long_when_no_call_tries_it(
     assert other.is_circuit_open(GAMMA), "a call that has a fallback still skips it, unless it is the probe"
     await fail(other, 1, ACME)
     assert {ACME, FOR_ALL} <= other.open_circuits()
+
+
+async def test_a_success_writes_nothing_where_only_another_provider_has_failed(
+    store: Store, location: StoreLocation
+) -> None:
+    await fail(store, FAILURES, "GROQ/payg/acme")
+    await store.record_attempt(ACME, failed=False)
+    assert location.circuits() == ["GROQ/payg/acme"]

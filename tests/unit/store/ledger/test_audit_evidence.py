@@ -61,3 +61,8 @@ def test_a_replaced_file_tells_by_its_number(ledger: sqlite3.Connection, tmp_pat
 
 def test_a_change_without_evidence_is_unknown(ledger: sqlite3.Connection) -> None:
     assert (judge(ledger, {}), judge_files({}), find_folder({})) == ("unknown", None, None)
+
+
+def test_a_file_that_can_not_be_looked_at_tells_nothing_and_the_ledger_is_not_asked(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert judge_files({"replaced": str(tmp_path / "file" / "tollgate.db"), "inode": 7}) == "unknown"

@@ -191,3 +191,43 @@ def test_a_file_serves_one_event_loop_after_another(ledger_path: Path) -> None:
         asyncio.run(write_and_leave())
         assert asyncio.run(file.write(lambda _: "written")) == "written"
     file.close()
+
+
+async def test_a_locked_file_is_tried_less_and_less_often_for_as_many_turns_as_calls_need(
+    ledger_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+
+    def note(turns: int) -> float:
+        waits.append(turns)
+        return 0.0
+
+    monkeypatch.setattr(ledger_file, "_retry_s", note)
+    file = LedgerFile(ledger_path)
+    file.disable_busy_timeout()
+    with locked_by_another(ledger_path), pytest.raises(StoreUnavailable, match="locked"):
+        await file.write(lambda _: None, timeout_s=0.0)
+    assert waits == list(range(1, len(waits) + 1))
+    assert len(waits) >= ledger_file._MIN_TURNS
+    file.close()
+
+
+async def test_a_read_of_a_locked_file_is_given_up_after_as_many_turns(
+    ledger_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+
+    def note(turns: int) -> float:
+        waits.append(turns)
+        return 0.0
+
+    def find_locked() -> None:
+        with second_connection(ledger_path) as other:
+            other.execute("BEGIN IMMEDIATE")
+
+    monkeypatch.setattr(ledger_file, "_retry_s", note)
+    file = LedgerFile(ledger_path)
+    with locked_by_another(ledger_path), pytest.raises(StoreUnavailable, match="locked"):
+        await file.read(find_locked, timeout_s=0.0)
+    assert len(waits) == ledger_file._MIN_TURNS
+    file.close()

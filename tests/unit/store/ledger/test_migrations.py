@@ -8,9 +8,9 @@ from rig.ledger import make_row, read_ids, read_rows, second_connection
 from rig.sqlite_stores import open_settle_and_close
 from sqlite_utils import Database, Migrations
 
-from addon.store.ledger.migration_steps import STEPS, m0006_passed_over
+from addon.store.ledger.migration_steps import STEPS, m0006_passed_over, m0014_newest_days_first
 from addon.store.ledger.priced_columns import PRICED_COLUMNS
-from addon.store.ledger.rollup_schema import FIRST_TABLES
+from addon.store.ledger.rollup_schema import ENDED_TABLES, FIRST_TABLES
 from addon.store.protocol import Settlement, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
 
@@ -71,3 +71,29 @@ async def test_a_ledger_of_a_newer_version_is_not_opened(ledger_path: Path) -> N
         )
     with pytest.raises(StoreUnavailable, match=r"newer version changed it \(m9999\)"):
         SqliteStore(ledger_path)
+
+
+def test_triggers_that_an_earlier_version_made_are_replaced(ledger_path: Path) -> None:
+    ledger_path.parent.mkdir()
+    earlier = Migrations("tollgate")
+    for step in STEPS[: STEPS.index(m0014_newest_days_first)]:
+        earlier()(step)
+    names = [f"{table.name}_{event}" for table in ENDED_TABLES for event in ("INSERT_NEW", "DELETE_OLD")]
+    with second_connection(ledger_path) as before:
+        earlier.apply(Database(before))
+        for name in names:
+            event = name.rpartition("_")[0].rpartition("_")[2]
+            before.execute(f"CREATE TRIGGER {name} AFTER {event} ON usage BEGIN SELECT 'earlier'; END")
+    open_settle_and_close(ledger_path, "new")
+    with second_connection(ledger_path) as after:
+        triggers = dict(after.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'"))
+    assert set(names) <= set(triggers)
+    assert not any("earlier" in sql for sql in triggers.values())
+
+
+def test_the_entries_of_one_wallet_are_found_by_an_index(ledger_path: Path) -> None:
+    open_settle_and_close(ledger_path)
+    with second_connection(ledger_path) as reader:
+        sql = "SELECT * FROM wallet_entries WHERE workspace = 'acme' ORDER BY created_at"
+        [step] = reader.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+    assert "USING INDEX wallet_entries_workspace" in step["detail"]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from redis.exceptions import NoScriptError, ResponseError
+from rig.bounds import BOUND_S
 from rig.echoes import assert_no_answer_goes_to_another
 from rig.large import large_only
 from rig.redis_fixtures import StartRedis
@@ -151,6 +152,26 @@ async def test_an_answer_that_makes_no_sense_closes_the_connection() -> None:
     asked.append(True)
     with pytest.raises(StoreUnavailable, match="an answer makes no sense"):
         await client.ask("PING")
+    await client.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_server_that_answers_no_more_is_given_up_in_time() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while commands := (await reader.read(1000)).count(b"*"):
+            if not silent:
+                writer.write(commands * b"+OK\r\n")
+        writer.close()
+
+    silent: list[bool] = []
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    client = RedisClient(SecretStr(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"))
+    assert await client.ask("PING") == "OK"
+    silent.append(True)
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(StoreUnavailable):
+            await client.ask("PING")
     await client.close()
     server.close()
     await server.wait_closed()
