@@ -18,7 +18,7 @@ from operator import mul
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from policies.model import Usage
+from policies.model import Model, Usage
 from policies.prices import KINDS, NORMAL_SERVICE_TIERS, PRICE_FIELDS, PROMPT_KINDS, Prices
 
 # One dollar a token. A higher price is certainly a wrong decimal point.
@@ -108,6 +108,13 @@ def compute_costs_nanousd(usage: Usage, prices: Iterable[Prices], reasoning_besi
         // (2 * PICOUSD_PER_NANOUSD)
         for one in prices
     ]
+
+
+def compute_call_costs_nanousd(usage: Usage, model: Model) -> list[int]:
+    """Return the wholesale cost of a metered call and its retail cost: the reported one where the model says so."""
+    reported = find_reported_costs(usage, model.markup_percent) if model.cost == "reported" else None
+    prices = (model.wholesale, model.retail)
+    return reported or compute_costs_nanousd(usage, prices, model.family.reasoning_beside_completion)
 
 
 def find_reported_costs(usage: Usage, markup_percent: Decimal) -> list[int] | None:

@@ -15,7 +15,7 @@ from policies.completion_cap import find_completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.exchange import CLIENT_DISCONNECTED, Outcome, UsageSource
 from policies.model import Usage
-from policies.money import compute_costs_nanousd, find_reported_costs
+from policies.money import compute_call_costs_nanousd, compute_costs_nanousd
 from policies.plausible_usage import FACTOR, keep_plausible
 from policies.prices import NORMAL_SERVICE_TIERS
 
@@ -30,15 +30,10 @@ def compute_outcome(call: Call, reader: AnswerReader | None, counted: Usage, now
     reading of the clock of ``exchange.started_s``.
     """
     target = call.exchange.target
-    model = target.model
     usage, source = _usage(call, reader, counted, now_s)
     costs_nanousd = [0, 0]
     if target.mode == "payg":
-        prices = (model.wholesale, model.retail)
-        reported = find_reported_costs(usage, model.markup_percent) if model.cost == "reported" else None
-        costs_nanousd = reported or compute_costs_nanousd(
-            usage, prices, model.family.reasoning_beside_completion
-        )
+        costs_nanousd = compute_call_costs_nanousd(usage, target.model)
     finish_reason = reader.finish_reason if reader else None
     if finish_reason not in STANDARD_WORDS:  # A provider's own word may hold any text.
         finish_reason = recordable(finish_reason, target.secrets)

@@ -15,6 +15,7 @@ import click
 
 from addon.calls.public_catalog import CLIENTS_KEYS, format_rows, make_public_rows
 from addon.commands.catalog_add import add
+from addon.commands.catalog_price import price
 from addon.commands.catalog_probe import probe_models
 from addon.commands.catalog_update import update
 from addon.commands.errors import report_errors
@@ -41,12 +42,13 @@ _HEADERS: Final = MappingProxyType(
 
 @click.group()
 def catalog() -> None:
-    """Show the model catalog, add and probe models, and check and update prices."""
+    """Show the model catalog, add and probe models, and check, change and update prices."""
 
 
 catalog.add_command(update)
 catalog.add_command(add)
 catalog.add_command(probe_models)
+catalog.add_command(price)
 
 
 @catalog.command("list")

@@ -11,7 +11,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from addon.commands.catalog_edits import add_table, format_model_table
-from addon.commands.catalog_files import MODELS, edited_models, is_for_upgrades, refuse_shipped
+from addon.commands.catalog_files import edited_models, find_edited_folder
 from addon.commands.catalog_update import format_price
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option
@@ -160,9 +160,6 @@ def _published_window(provider: Provider, model: str, least_tokens: int) -> int 
 
 
 def _write(settings: Settings, conf_file: Path, slug: str, table: str) -> Path:
-    paths = settings.conf.paths
-    if paths.catalog_overlay is None and is_for_upgrades(paths, conf_file):
-        raise refuse_shipped(conf_file)
-    with edited_models(conf_file, paths.catalog_overlay or paths.catalog) as file:
+    with edited_models(conf_file, find_edited_folder(settings.conf.paths, conf_file)) as file:
         file.write(add_table(file.text, table), "catalog add", f"Add the model {slug} to the catalog")
-    return (paths.catalog_overlay or paths.catalog) / MODELS
+        return file.path

@@ -1,4 +1,4 @@
-"""The files that ``tollgate catalog update`` and ``catalog add`` write. Source: docs/catalog.md."""
+"""The files that ``tollgate catalog add``, ``price`` and ``update`` write. Source: docs/catalog.md."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from addon.runtime.atomic_files import replace_unchanged
 from addon.runtime.folder_lock import locked
 from addon.settings.conf_schema import Paths
 from addon.settings.file_content import decode_text
-from addon.settings.settings import SettingsFiles
+from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
 from addon.settings.value_types import SHIPPED_CATALOG
 
@@ -47,14 +47,28 @@ class ModelsFile:
         self._before = Sources().read(path) if path.exists() else None
         self.text = "" if self._before is None else decode_text(self._before, path)
 
-    def write(self, text: str, action: str, summary: str) -> None:
-        """Write the file, if the settings then load and no other program changed it, with its audit line."""
+    def write(self, text: str, action: str, summary: str) -> Settings:
+        """Write the file, if the settings then load and no other program changed it, with its audit line.
+
+        Return those settings.
+        """
         loaded = SettingsFiles(self._conf_file, overlay={self.path: text}).load()
         lines = [summary, *map(str, make_diff(self.text, text))]
         evidence = file_evidence(self.path, self._before, text)
         record = CommandRecord(loaded.conf.paths.database, action)
         with record(ChangeRecord("\n".join(lines), evidence)):
             replace_unchanged(self.path, text, self._before)
+        return loaded
+
+
+def find_edited_folder(paths: Paths, conf_file: Path) -> Path:
+    """Return the folder whose models.toml is edited: the overlay if there is one, else the catalog.
+
+    Raises ``ClickException`` where that is the shipped one.
+    """
+    if paths.catalog_overlay is None and is_for_upgrades(paths, conf_file):
+        raise refuse_shipped(conf_file)
+    return paths.catalog_overlay or paths.catalog
 
 
 def refuse_shipped(conf_file: Path) -> click.ClickException:

@@ -48,7 +48,7 @@ def test_exactly_the_commands_have_a_section_with_their_arguments() -> None:
 
 @pytest.mark.parametrize("title", COMMANDS)
 def test_every_option_of_a_command_is_documented(title: str) -> None:
-    rows = re.findall(r"^\| `(--[a-z-]+)(?: ([^`]+))?` \| (.+) \|$", SECTIONS[title], re.MULTILINE)
+    rows = re.findall(r"^\| `(--[a-z0-9-]+)(?: ([^`]+))?` \| (.+) \|$", SECTIONS[title], re.MULTILINE)
     options = {one.opts[0]: one for one in COMMANDS[title].params if isinstance(one, click.Option)}
     assert sorted(name for name, *_ in rows) == sorted(options)
     for name, value, does in rows:

@@ -12,8 +12,8 @@ from addon.text.table import Table
 
 ROWS: Final = 50
 OF_COMMANDS: Final = (
-    *("catalog add", "catalog update", "init", "ledger drain", "ledger recount", "ledger restore"),
-    *("secrets rotate", "serve", "state rebuild"),
+    *("catalog add", "catalog price", "catalog update", "init", "ledger drain", "ledger recount"),
+    *("ledger restore", "secrets rotate", "serve", "state rebuild"),
 )
 """The actions that commands have, and no form."""
 CELLS: Final = {

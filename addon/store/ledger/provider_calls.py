@@ -12,10 +12,14 @@ def select_provider_calls(
     connection: sqlite3.Connection, provider: str, since: datetime, until: datetime, columns: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield ``columns`` of each call that began in a time, in order. A column that the ledger does not keep is None."""
-    kept = {name for _, name, *_ in connection.execute("PRAGMA table_info(usage)")}
-    selected = ", ".join(name if name in kept else "NULL" for name in columns)
     sql = f"""
-        SELECT {selected} FROM usage
+        SELECT {select_kept(connection, columns)} FROM usage
         WHERE created_at >= ? AND created_at < ? AND provider = ? AND mode = 'payg' ORDER BY created_at
     """  # noqa: S608
     yield from connection.execute(sql, (format_utc(since), format_utc(until), provider))
+
+
+def select_kept(connection: sqlite3.Connection, columns: Sequence[str]) -> str:
+    """Return what selects ``columns`` of ``usage``, NULL for one that the ledger does not keep."""
+    kept = {name for _, name, *_ in connection.execute("PRAGMA table_info(usage)")}
+    return ", ".join(name if name in kept else "NULL" for name in columns)

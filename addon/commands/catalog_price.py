@@ -1,0 +1,168 @@
+"""``tollgate catalog price``: change prices of a model, and show what that changes. Source: docs/catalog.md."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from addon.commands.catalog_edits import PRICE_KEYS, add_table, copy_table, set_prices
+from addon.commands.catalog_files import MODELS, ModelsFile, edited_models, find_edited_folder
+from addon.commands.catalog_price_output import Report, format_report
+from addon.commands.errors import report_errors
+from addon.commands.options import conf_option, listing_options
+from addon.commands.output import Form
+from addon.commands.price_effect import COLUMNS, Effect, find_changed, measure_effect
+from addon.commands.readers import load_served_settings, open_ledger
+from addon.commands.usage_options import parse_moment_option
+from addon.settings.errors import SettingsError, suggest_name
+from addon.settings.settings import Settings, SettingsFiles
+from addon.settings.sources import Sources
+from addon.store.ledger.model_calls import select_model_calls
+from addon.text.masking import mask_credentials
+from addon.text.toml import load_toml
+from policies.allowed_models import fold_slug
+from policies.money import parse_price_microusd_per_mtok, price_usd_per_mtok
+
+_SUFFIX: Final = "_price_per_m"
+_HIDDEN: Final = {"active": False}
+
+
+def _parse_price(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    """Return a price as models.toml has it."""
+    try:
+        return None if text is None else f"{price_usd_per_mtok(parse_price_microusd_per_mtok(text)):f}"
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, option) from None
+
+
+def _price_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add an option for each price of models.toml."""
+    for key in reversed(PRICE_KEYS):
+        name = f"--{key.removesuffix(_SUFFIX).replace('_', '-')}"
+        option = click.option(name, key, metavar="USD", callback=_parse_price, help=f"The {key}.")
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("slug", required=False)
+@_price_options
+@click.option(
+    "--above", type=click.IntRange(1), metavar="TOKENS", help="Change the tier of prompts above this bound."
+)
+@click.option(
+    "--what-if",
+    "tried_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write nothing: compare with this models.toml in the place of the one that is edited.",
+)
+@click.option(
+    "--since",
+    default="7d",
+    show_default=True,
+    metavar="WHEN",
+    callback=parse_moment_option,
+    help="Compute what calls since then would have cost.",
+)
+@listing_options
+@conf_option
+def price(
+    slug: str | None,
+    above: int | None,
+    tried_file: Path | None,
+    since: str,
+    form: Form,
+    conf_file: Path,
+    **given: str | None,
+) -> None:
+    """Change prices of the model SLUG, in the overlay if there is one, and show what calls would have cost.
+
+    Prices are wholesale USD per million.
+    """
+    place = "" if above is None else f"tiers[{above}]."
+    prices = {f"{place}{key}": text for key, text in given.items() if text is not None}
+    _check_usage(slug, prices, above, tried_file)
+    with report_errors():
+        settings = load_served_settings(conf_file)
+        if tried_file is not None:
+            written_to, after = None, _load_tried(settings, conf_file, tried_file)
+            effect: Effect | None = _measure(settings, after, since)
+        else:
+            written_to, after = _write(settings, conf_file, _find_slug(settings, slug or ""), prices)
+            effect = _try_to_measure(settings, after, since)
+    report = Report(settings.models, after.models, since, written_to, effect)
+    click.echo(format_report(report, form), nl=form != "csv")
+
+
+def _check_usage(
+    slug: str | None, prices: Mapping[str, str], above: int | None, tried_file: Path | None
+) -> None:
+    if tried_file is not None and (slug is not None or prices or above is not None):
+        raise click.UsageError("--what-if takes all prices from its FILE: no SLUG and no price beside it")
+    if tried_file is None and (slug is None or not prices):
+        raise click.UsageError("give a SLUG and a price, such as --input 1.25, or --what-if FILE")
+
+
+def _find_slug(settings: Settings, name: str) -> str:
+    by_folded = {fold_slug(known): known for known in settings.models}
+    if (slug := by_folded.get(fold_slug(name))) is not None:
+        return slug
+    shown = mask_credentials(name)
+    raise click.ClickException(f'unknown model "{shown}"{suggest_name(name, settings.models)}')
+
+
+def _write(
+    settings: Settings, conf_file: Path, slug: str, prices: Mapping[str, str]
+) -> tuple[Path | None, Settings]:
+    """Write the prices. Return the file, None where it has them already, and the settings with it."""
+    paths = settings.conf.paths
+    with edited_models(conf_file, find_edited_folder(paths, conf_file)) as file:
+        text = _set_prices(file, paths.catalog / MODELS, slug, prices)
+        if text == file.text:
+            return None, settings
+        listed = ", ".join(f"{key} to {text}" for key, text in prices.items())
+        return file.path, file.write(text, "catalog price", f"Set prices of the model {slug}: {listed}")
+
+
+def _set_prices(file: ModelsFile, catalog: Path, slug: str, prices: Mapping[str, str]) -> str:
+    """Return the text of the file with these prices. A model that it lacks gets a copy of its whole table."""
+    tables: dict[str, Any] = load_toml(file.text)
+    if tables.get(slug) == _HIDDEN:
+        raise ValueError(f'hides the model "{slug}", which so has no price here; remove that table first')
+    if slug in tables:
+        return set_prices(file.text, {slug: prices})
+    table = copy_table(Sources().read_text(catalog), slug)
+    changed = set_prices(table, {slug: prices})
+    if changed == table:
+        return file.text
+    origin = f"# Prices set on {datetime.now(UTC).date()}. Without this table, upgrades set them again.\n"
+    return add_table(file.text, origin + changed)
+
+
+def _load_tried(settings: Settings, conf_file: Path, tried_file: Path) -> Settings:
+    """Return the settings as they would be with another file. Raises ``SettingsError`` that names that file."""
+    edited = find_edited_folder(settings.conf.paths, conf_file) / MODELS
+    try:
+        return SettingsFiles(conf_file, overlay={edited: Sources().read_text(tried_file)}).load()
+    except SettingsError as error:
+        file = tried_file if error.file == edited else error.file
+        raise SettingsError(file, error.key, error.reason) from None
+
+
+def _measure(before: Settings, after: Settings, since: str) -> Effect:
+    slugs = find_changed(before.models, after.models)
+    with open_ledger(before.conf.paths.database) as ledger:
+        rows = select_model_calls(ledger, slugs, since, COLUMNS)
+        return measure_effect(rows, before.models, after.models)
+
+
+def _try_to_measure(before: Settings, after: Settings, since: str) -> Effect | None:
+    """Return what calls would have cost. Where the ledger can't be read, print a warning: the prices are written."""
+    try:
+        return _measure(before, after, since)
+    except click.ClickException as error:
+        click.echo(f"warning: what calls would have cost is not known: {error.message}", err=True)
+        return None
