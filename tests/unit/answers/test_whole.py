@@ -95,7 +95,11 @@ def test_missing_members_of_the_head_are_added(head: dict[str, object]) -> None:
 
 def test_the_facts_of_an_answer_are_read() -> None:
     result = rewrite_answer(answer('{"role":"assistant","content":"hi"}'), SOURCE)
-    assert (result.usage, result.finish_reason, result.text_chars) == (Usage(1, 10), "length", 2)
+    assert (result.usage, result.finish_reason, result.text_chars) == (
+        Usage(1, 10, reported_nanousd=1_500_000),
+        "length",
+        2,
+    )
     assert (
         rewrite_answer(b'{"choices":[{"text":"abc"},{"message":{"reasoning":"d"}}]}', SOURCE).text_chars == 4
     )
