@@ -34,8 +34,10 @@ PRELOADED = (
         "addon.serve.worker",
         "addon.runtime.local_http",
         "addon.store.redis.store",
+        "addon.store.sqlite.store",
     ),
-    *("redis.asyncio", "genai_prices.data_snapshot"),
+    *("redis.asyncio", "genai_prices.data_snapshot", "sqlite_utils.migrations"),
+    *("cryptography.fernet", "tornado.platform.asyncio"),
 )
 """The command line, its late imports, and mitmdump. The modules of all commands are imported as well."""
 
@@ -243,6 +245,7 @@ if __name__ == "__main__":
         import_module(module)
     for command in import_module("addon.cli").COMMANDS.values():
         import_module(f"addon.commands.{command.module}")
+    import_module("rig.new_ledgers").copy_new_ledgers()
     assert threading.active_count() == 1, "a process with threads can't be copied"
     gc.freeze()
     exec(_serve_forks(socket.socket(fileno=int(sys.argv[1]))), {"__name__": "__main__"})

@@ -1,7 +1,7 @@
-"""New ledgers of the test process: each begins as a copy of one that was migrated before.
+"""New ledgers of the test process and of the fork server's children: each begins as a copy of a migrated one.
 
-To apply all steps takes 24 ms of CPU, and a thousand tests have a ledger of their own. Gateways and commands run in
-processes of their own, and make theirs step by step.
+To apply all steps takes 24 ms of CPU, and a thousand tests have a ledger of their own. Gateways and commands in new
+interpreters make theirs step by step.
 """
 
 import secrets
