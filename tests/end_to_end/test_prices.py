@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import model
 from rig.gateway import Gateway
 from rig.scripts import completion, whole
@@ -57,7 +58,7 @@ def count(prompt: int, completed: int, **more: Any) -> dict[str, Any]:
 
 def call(gateway: Gateway, **fields: Any) -> httpx.Response:
     body = {"model": "tester-large", "messages": HELLO} | fields
-    return httpx.post(gateway.url + PATH, headers=gateway.headers, json=body, timeout=60)
+    return httpx.post(gateway.url + PATH, headers=gateway.headers, json=body, timeout=BOUND_S)
 
 
 # usage, service tier of the answer, wholesale USD by hand
@@ -132,7 +133,7 @@ def test_a_service_tier_goes_out_only_with_a_price(
 
 
 def test_the_public_catalog_has_the_prices_of_the_first_tier(priced: Gateway) -> None:
-    row = httpx.get(f"{priced.url}/v1/models/tester-large").json()
+    row = httpx.get(f"{priced.url}/v1/models/tester-large", timeout=BOUND_S).json()
     assert (row["inputPricePerMRetail"], row["outputPricePerMRetail"]) == (2.6, 15.6)
 
 

@@ -14,6 +14,8 @@ from addon.store.protocol import StoreUnavailable
 from addon.store.redis.client import CONNECTIONS, RedisClient
 from addon.store.redis.store import RedisStore
 
+TOO_SHORT_S = 0.01
+
 
 async def test_a_redis_that_forgot_the_scripts_gets_them_again(rig: Rig) -> None:
     store = await rig.open()
@@ -51,6 +53,6 @@ async def test_no_caller_gets_the_answer_to_another_command_and_no_connection_is
 async def test_a_block_that_takes_too_long_is_refused() -> None:
     client = RedisClient(SecretStr("redis://127.0.0.1:9/0"))
     with pytest.raises(StoreUnavailable):
-        async with client.timeout(0.01):
+        async with client.timeout(TOO_SHORT_S):
             await asyncio.Event().wait()
     await client.close()
