@@ -2,9 +2,8 @@
 
 import asyncio
 import re
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from addon.console.sources import Sources
 from addon.runtime.listening import bind
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import Snapshot
-from addon.store.ledger.migrations import migrate
+from addon.store.ledger.connection import open_connection
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metric_families import Sample
 from rig.bounds import BOUND_S
@@ -82,8 +81,7 @@ class Port:
         )
         database = self.settings.conf.paths.database
         write_cheap_session_keys(database.parent)
-        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-            migrate(connection)
+        open_connection(database).close()
         self.console = Console(sources, [listening.getsockname()])
         self.admin.pages["/metrics"] = self._metrics
         await self.admin.start_on([listening], self.console)

@@ -14,7 +14,7 @@ from addon.console.sources import Live
 from addon.console.view import Reading, View
 from addon.console.views.loaders import load_view
 from addon.settings.settings import SettingsFiles
-from addon.store.ledger.migrations import migrate
+from addon.store.ledger.connection import open_connection
 from addon.store.ledger.report import open_report
 from addon.telemetry.admin import Readiness
 from addon.telemetry.metric_families import FAMILIES, Sample
@@ -72,9 +72,8 @@ def open_reading(
 def open_new_ledger(path: Path) -> Iterator[sqlite3.Connection]:
     """Make a ledger that can be written."""
     path.parent.mkdir(exist_ok=True)
-    connection = sqlite3.connect(path, isolation_level=None)
+    connection = open_connection(path)
     try:
-        migrate(connection)
         yield connection
     finally:
         connection.close()

@@ -1,6 +1,8 @@
 """Calls are found by the ids of their clients without a look at other rows, at any point of a build."""
 
 import sqlite3
+from contextlib import closing
+from functools import cache
 from typing import Any
 
 import pytest
@@ -39,15 +41,22 @@ CHANGES = st.lists(
 def open_before_ids(rows: list[dict[str, Any]]) -> sqlite3.Connection:
     """Return a ledger that had no table of ids, with rows that have ids of clients, migrated and not built."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    old = Migrations("tollgate")
-    for step in STEPS:
-        if step is not m0015_client_requests:
-            old()(step)
-    old.apply(Database(connection))
+    connection.deserialize(_ledger_before_ids())
     for row in rows:
         write(connection, row)
     migrate(connection)
     return connection
+
+
+@cache
+def _ledger_before_ids() -> bytes:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        old = Migrations("tollgate")
+        for step in STEPS:
+            if step is not m0015_client_requests:
+                old()(step)
+        old.apply(Database(connection))
+        return connection.serialize()
 
 
 def ids_of(page: CallPage) -> list[str]:
