@@ -15,9 +15,22 @@ NO_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType({"type": "object", "p
 
 _COMBINED: Final = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
 _NOTES: Final = frozenset(
-    {"additionalProperties", "$schema", "$id", "$comment", "title", "description", "default", "examples"}
+    {
+        "additionalProperties",
+        "$schema",
+        "$id",
+        "$comment",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "strict",
+    }
 )
-"""Keys at the top of a schema that can be left out: a call that fits the schema with them fits it without them."""
+"""Keys at the top of a schema that can be left out: a call that fits the schema with them fits it without them.
+
+``strict`` is no key of JSON Schema. Clients that mean the function's put it there, and Nova accepts it (recorded).
+"""
 
 
 def fit_functions(tools: Sequence[Tool], family: Family) -> tuple[Sequence[Tool], list[FieldChange]]:

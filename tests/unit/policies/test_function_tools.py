@@ -64,7 +64,7 @@ def test_strict_is_sent_where_the_family_takes_it(
 
 
 def test_notes_at_the_top_of_a_schema_are_left_out_where_only_some_keys_may_be_there() -> None:
-    noted = {**CITY, "additionalProperties": False, "$schema": "x", "title": "y"}
+    noted = {**CITY, "additionalProperties": False, "$schema": "x", "title": "y", "strict": True}
     (sent,), changed = fitted(function(parameters=noted), tool_schema_keys=("type", "properties", "required"))
     assert sent["parameters"] == CITY
     assert changed == {"tools.parameters dropped"}
