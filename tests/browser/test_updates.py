@@ -102,6 +102,7 @@ def test_calls_are_filtered_by_the_form_and_by_links(open_page: OpenPage, gatewa
     assert tab.faults == []
 
 
+@large_only
 def test_the_list_holds_still_and_says_how_many_calls_are_new(
     open_page: OpenPage, gateway: Gateway, call: Callable[..., None]
 ) -> None:

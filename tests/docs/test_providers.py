@@ -15,6 +15,7 @@ from rig import fake_bedrock
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.scripts import Received, Script, ordinary, whole
 from rig.service_accounts import key_file
 from rig.upstream import Upstream
@@ -181,6 +182,7 @@ def test_every_model_of_the_page_is_called() -> None:
     assert CALLS.keys() == blocks()["models"].keys()
 
 
+@sampled(every=4)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("slug", CALLS)
 def test_a_model_of_the_page_answers(slug: str, stream: bool, sdk: OpenAI, loopback: Upstream) -> None:

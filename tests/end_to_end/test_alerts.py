@@ -89,6 +89,7 @@ def test_a_wallet_and_the_caps_of_a_key_have_thresholds(
     assert len(receiver.events("budget.threshold")) == 3
 
 
+@large_only
 def test_with_two_workers_each_threshold_is_sent_once_also_when_the_leader_is_killed(
     start_gateway: StartGateway, upstream: Upstream, receiver: Receiver
 ) -> None:

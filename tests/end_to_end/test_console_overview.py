@@ -10,6 +10,7 @@ from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import new_key, workspace
 from rig.gateway import Gateway
+from rig.large import large_only
 
 KEYS = {"acme": new_key(), "beta": new_key()}
 
@@ -54,6 +55,7 @@ def usage(gateway: Gateway, by: str, *options: str) -> list[dict[str, Any]]:
     return rows
 
 
+@large_only
 def test_numbers_are_those_of_usage(used: Gateway) -> None:
     found = read(used)
     for by, table in (("model", "models"), ("workspace", "workspaces"), ("provider", "providers")):

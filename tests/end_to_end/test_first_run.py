@@ -240,6 +240,7 @@ def _tollgate(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@large_only
 def test_a_provider_key_after_the_first_run_moves_the_demo_to_that_provider(
     start: Start, tmp_path: Path, upstream: Upstream
 ) -> None:

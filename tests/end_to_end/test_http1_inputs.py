@@ -13,6 +13,7 @@ from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.http1_inputs import AnswerInput, Call, RequestInput, answer_inputs, request_inputs
 from rig.http2 import connect_http2
+from rig.large import sampled
 from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import CLOSE, Received, Script, completion, event, whole
 from rig.upstream import Upstream
@@ -164,6 +165,7 @@ def is_right_stream(given: AnswerInput, answer: httpx.Response) -> bool:
     return is_whole if given.status == 200 else is_error
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_each_answer_is_relayed_or_refused_and_the_next_call_of_another_customer_is_right(
     hostile: Gateway, stream: bool

@@ -13,6 +13,7 @@ from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model, new_key, provider, workspace
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.scripts import Received, Script, whole
 from rig.three_apis import DIALECTS, FAMILIES, whole_answer
 from rig.upstream import Upstream
@@ -79,6 +80,7 @@ TEXTS = {
 }
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_bytes_of_a_long_prompt_go_upstream_unchanged(

@@ -12,6 +12,7 @@ from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import new_key, workspace
 from rig.gateway import Gateway
+from rig.large import large_only
 from rig.ledger import read_ids
 from rig.upstream import Upstream
 
@@ -47,6 +48,7 @@ def done(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return finished
 
 
+@large_only
 def test_a_backup_under_load_is_restored_after_the_gateway_has_stopped(
     start: Callable[[], Gateway], tmp_path: Path
 ) -> None:

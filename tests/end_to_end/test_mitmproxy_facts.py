@@ -102,6 +102,7 @@ def test_1_a_later_step_that_raises_ends_the_call_and_its_hold(
         assert len(gateway.ledger_rows()) == 1
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("stream", [False, True])
 def test_2_a_reader_that_raises_ends_in_an_error_and_a_row(
     start_gateway: StartGateway, upstream: Upstream, stream: bool

@@ -99,6 +99,7 @@ def test_many_calls_at_once_never_spend_more_than_a_dollar(
         assert_error(answer, 402, "payment_required", "invalid_request_error")
 
 
+@sampled(every=2)
 @pytest.mark.parametrize("name", RATED)
 def test_many_calls_get_exactly_the_tokens_of_the_bucket(
     gateways: Pair, upstream: Upstream, name: str

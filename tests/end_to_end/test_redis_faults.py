@@ -18,7 +18,7 @@ from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
 from rig.error_answers import assert_error
 from rig.gateway import Gateway
-from rig.large import sampled
+from rig.large import large_only, sampled
 from rig.load import PATH, Outcome, as_dear_as_allowed, run_calls, sized_calls
 from rig.money import select
 from rig.redis_fixtures import StartRedis
@@ -125,6 +125,7 @@ def test_calls_are_refused_while_redis_fails_and_served_when_it_is_back(
     on_redis.assert_sound()
 
 
+@large_only
 def test_an_emptied_redis_is_refused_until_it_is_rebuilt_from_the_ledger(on_redis: OnRedis) -> None:
     with on_redis.under_load():
         pass

@@ -110,6 +110,7 @@ main()
 """
 
 
+@large_only
 def test_a_worker_that_hangs_is_killed_and_replaced_and_all_end_well(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_supervisor_that_was_stopped_kills_no_worker(
 # The whole gateway ends.
 
 
+@large_only
 @sampled(every=2)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_every_worker_and_every_call_ends(

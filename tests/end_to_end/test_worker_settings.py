@@ -71,6 +71,7 @@ def _revoke_key(gateway: Gateway) -> None:
     file.write_text(file.read_text().replace("active = true", "active = false"))
 
 
+@large_only
 def test_a_snapshot_is_readable_by_its_owner_only_and_shows_no_secret(pair: Gateway) -> None:
     file = _snapshot(pair)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -221,6 +221,7 @@ def _shown(gateway: Gateway) -> list[list[list[str]]]:
     return [json.loads(line.removeprefix(SHOWN)) for line in gateway.stderr_lines if line.startswith(SHOWN)]
 
 
+@large_only
 @sampled(every=2)
 @pytest.mark.parametrize("backend", ["sqlite", "redis"])
 def test_the_modules_of_a_template_start_no_thread(backend: str, tmp_path: Path) -> None:

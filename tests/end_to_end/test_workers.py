@@ -55,6 +55,7 @@ def test_every_worker_serves_on_the_announced_port(start_gateway: StartGateway, 
     assert not list((gateway.folder / "var").glob("workers-*"))
 
 
+@large_only
 def test_the_number_of_workers_in_the_file_is_started(pair: Gateway) -> None:
     assert served_by(pair) == {1, 2}
 
@@ -68,6 +69,7 @@ def test_one_worker_is_one_process_and_its_log_lines_have_no_number(
     assert "worker" not in gateway.wait_for_log(lambda line: line.get("id") == call_id)
 
 
+@large_only
 def test_workers_serve_tls(
     start_gateway: StartGateway, upstream: Upstream, secure_sections: dict[str, Any], trusting: ssl.SSLContext
 ) -> None:

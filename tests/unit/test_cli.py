@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 from rig.configuration import ROOT, environment
+from rig.large import large_only
 
 from addon.cli import COMMANDS, main
 from addon.settings.api_keys import make_key
@@ -92,6 +93,7 @@ def test_a_wrong_name_of_a_command_suggests_the_right_one() -> None:
     )
 
 
+@large_only
 def test_an_output_on_a_full_disk_is_one_line() -> None:
     for words in (["--version"], ["completion", "bash"], ["check", "--conf", "nope"]):
         with open("/dev/full", "wb") as full:
@@ -106,6 +108,7 @@ def test_an_output_on_a_full_disk_is_one_line() -> None:
         assert (ended.returncode, ended.stderr) == (1, "Error: standard output: No space left on device\n")
 
 
+@large_only
 def test_a_deleted_current_folder_is_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()

@@ -2,6 +2,7 @@
 
 import pytest
 from rig.built_requests import active_models
+from rig.large import sampled
 from rig.vendor_cases import PASSED_ON
 from rig.vendor_matrix import hold
 
@@ -24,6 +25,7 @@ FROM = {
 }
 
 
+@sampled(every=5)
 @pytest.mark.parametrize("case", PASSED_ON)
 def test_these_vendors_refuse_it(case: str) -> None:
     cells = [hold(model, case, PASSED_ON) for model in active_models()]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, override
 
 import pytest
+from rig.large import sampled
 from rig.ledger import make_row
 from rig.settings_files import ACME, CONF, MODELS, edit, write_files
 
@@ -56,6 +57,7 @@ class BusyLedger(LedgerThread):
             connection.execute(f"INSERT INTO usage ({', '.join(row)}) VALUES ({marks})", list(row.values()))
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("failing_step", range(STEPS + 1))
 async def test_each_rescued_call_counts_once(tmp_path: Path, failing_step: int) -> None:
     settings = load_settings(write_files(tmp_path), {"OPENAI_KEY": "sk-obviously-fake"})

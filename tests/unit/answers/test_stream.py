@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rig.large import sampled
 from rig.relayed_streams import (
     A_,
     B_,
@@ -173,6 +174,7 @@ def test_single_bytes_give_the_same_result(name: str) -> None:
     assert relay(*one_by_one(stream)) == relay(stream)
 
 
+@sampled(every=4)
 @pytest.mark.parametrize("name", ALL)
 def test_every_single_cut_gives_the_same_result(name: str) -> None:
     stream, _ = ALL[name]

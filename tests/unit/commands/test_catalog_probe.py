@@ -26,6 +26,7 @@ from rig.configuration import (
     workspace,
 )
 from rig.gateway import Gateway
+from rig.large import sampled
 from rig.scripts import completion, whole
 from rig.strict_vendors import answer, base_url
 from rig.upstream import Upstream
@@ -161,6 +162,7 @@ def test_it_stops_before_the_bound_would_be_passed(folder: Path, upstream: Upstr
         assert len(upstream.requests) == results.count("ok")
 
 
+@sampled(every=2)
 @pytest.mark.parametrize(("typed", "code", "calls"), [("n", 1, 0), ("y", 0, 2)])
 def test_on_a_terminal_it_asks_first(
     folder: Path, upstream: Upstream, typed: str, code: int, calls: int

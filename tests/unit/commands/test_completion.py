@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from rig.configuration import ROOT, environment
+from rig.large import large_only
 
 from addon.cli import main
 from addon.commands import completion
@@ -51,6 +52,7 @@ def run(*command: str) -> list[str]:
     return ran.stdout.split("\n")
 
 
+@large_only
 def test_bash_completes_commands_and_only_the_run_sh_of_this_program(folder: Path) -> None:
     file = str(script(folder, "bash"))
     assert run("bash", "-c", _IN_BASH, file, "tollgate", "wal") == ["wallet", "2", ""]

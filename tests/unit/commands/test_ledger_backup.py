@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import environment
+from rig.large import large_only
 from rig.ledger import read_ids, second_connection
 from rig.ledger_commands import INVOICE, conf_in, live, path_of, row_of, run, use
 from rig.redis_server import RedisServer
@@ -239,6 +240,7 @@ def test_a_backup_of_a_newer_version_is_not_restored(conf: Path, tmp_path: Path)
     assert "a newer version changed it (m9999)" in refused.stderr
 
 
+@large_only
 def test_a_killed_backup_leaves_no_file_of_that_name_and_the_next_one_works(
     conf: Path, tmp_path: Path
 ) -> None:

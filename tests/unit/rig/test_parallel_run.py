@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
-from rig.large import large_only
+from rig.large import large_only, sampled
 
 PLUGINS = 'pytest_plugins = ["rig.failure_lines", "rig.large", "rig.parallel_run"]'
 TESTS = {
@@ -52,6 +52,7 @@ def test_a_process_that_dies_fails_the_run(tmp_path: Path) -> None:
     assert "the process that ran test_dying.py::test_last has died" in done.stdout
 
 
+@sampled(every=3)
 @pytest.mark.parametrize(
     ("arguments", "line", "size"),
     [

@@ -14,6 +14,7 @@ def run(code: str) -> str:
     return subprocess.run(script, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
+@large_only
 def test_a_submodule_is_imported_without_the_code_of_its_package() -> None:
     assert run("""
         from mitmproxy.addons import termlog

@@ -150,6 +150,7 @@ def test_workers_that_ended_leave_no_file_and_their_sums_stay(tmp_path: Path):
     assert "tollgate_workers" not in samples
 
 
+@large_only
 def test_the_page_is_whole_while_workers_count_and_the_sums_never_fall(tmp_path: Path):
     folder = tmp_path / "metrics"
     metrics = WorkerMetrics(folder)

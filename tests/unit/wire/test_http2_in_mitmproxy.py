@@ -10,6 +10,7 @@ import trustme
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 from rig.http2 import connect_http2, raw_frame, read_rest
+from rig.large import sampled
 from rig.wire import wire
 from rig.wire_calls import TEXT, HeldCalls, read_body, wait_until
 
@@ -50,6 +51,7 @@ async def test_both_ways_serve_whole_streamed_and_large(kind: dict[str, Any]):
             assert (await client.answer(number)).body == body + b"!"
 
 
+@sampled(every=2)
 async def test_both_ways_detect_a_client_that_leaves_and_keep_nothing(kind: dict[str, Any]):
     calls = HeldCalls()
     calls.finish.set()

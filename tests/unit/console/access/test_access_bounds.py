@@ -7,6 +7,7 @@ import httpx
 import pytest
 from rig.admin_port import PASSWORD, Port, form_of
 from rig.bounds import BOUND_S
+from rig.large import large_only, sampled
 
 from addon.console.page_process.process import MAX_WAITING
 from addon.runtime import local_http
@@ -34,6 +35,7 @@ async def wait_until(port: Port, asked: int) -> None:
             await asyncio.sleep(0.001)
 
 
+@large_only
 async def test_fifty_pages_that_hang_disturb_no_check(free: Port) -> None:
     free.gate.clear()
     pages = [asyncio.create_task(free.http.get("/models")) for _ in range(50)]
@@ -126,6 +128,7 @@ async def body_status(port: Port, path: str, size: int, *headers: str) -> bytes:
     return line
 
 
+@sampled(every=3)
 @pytest.mark.parametrize("path", ["/login", "/logout", "/models", "/healthz", "/metrics"])
 async def test_only_someone_who_is_logged_in_may_send_a_large_form(guarded: Port, path: str) -> None:
     assert (await guarded.log_in()).status_code == 303

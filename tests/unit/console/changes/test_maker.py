@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rig.audit import die_during
+from rig.large import large_only
 from rig.settings_files import ACME, HASH_A, edit
 from rig.unrecorded import set_key
 
@@ -242,6 +243,7 @@ async def test_forms_and_commands_at_once_lose_nothing(maker: ChangeMaker, conf:
         assert ledger.execute("SELECT count(*) FROM audit_intents").fetchone() == (0,)
 
 
+@large_only
 async def test_a_change_that_found_no_place_can_be_confirmed_again(maker: ChangeMaker, conf: Path) -> None:
     waiting = []
     for number in range(MAX_WAITING + 2):

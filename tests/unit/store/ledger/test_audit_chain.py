@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
-from rig.large import large_only
+from rig.large import large_only, sampled
 from sqlite_utils import Database, Migrations
 
 from addon.store.ledger.audit import AuditLine, AuditLog
@@ -82,6 +82,7 @@ INSERTED = f"""
 """
 
 
+@sampled(every=3)
 @pytest.mark.parametrize(
     ("statements", "broken"),
     [

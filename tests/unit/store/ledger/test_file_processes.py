@@ -161,6 +161,7 @@ def test_a_reader_does_not_stop_the_writer(ledger_path: Path) -> None:
     assert len(read_rows(ledger_path)) == 10
 
 
+@large_only
 def test_a_writer_that_is_killed_leaves_every_row_that_it_acknowledged_exactly_once(
     ledger_path: Path,
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_build_has_many_short_steps(upgraded: Path) -> None:
     assert_built(upgraded)
 
 
+@large_only
 async def test_a_gateway_builds_in_the_background_and_may_stop_at_any_step(upgraded: Path) -> None:
     began_at = hours_from(upgraded)
     builder = RollupBuilder(upgraded)
