@@ -47,7 +47,7 @@ class RequestFacts(Struct, frozen=True, dict=True):
         for message in self.fields["messages"]:
             content = message.get("content")
             parts = [message, *(content if isinstance(content, list) else ())]
-            types = {part.get("type") for part in parts}
+            types = {kind for part in parts if isinstance(kind := part.get("type"), str)}
             found |= {"audio_input", "cached_audio_input"} if types & (SOUNDS | FILES) else set()
             found |= {"image_input"} if types & (IMAGES | FILES) else set()
             found |= {"cache_write_1h"} if any(map(_is_kept_long, parts)) else set()

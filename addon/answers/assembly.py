@@ -76,7 +76,7 @@ class Assembly:
             self._choices[number] = known
         self._join_members(known["message"], choice["delta"])
         for key, value in choice.items():
-            if value is not None and key not in ("index", "delta"):
+            if value is not None and key not in ("index", "delta", "message"):
                 is_text = isinstance(value, str)
                 known[key] = self._kept(value) if is_text else self._joined(key, known.get(key), value)
 

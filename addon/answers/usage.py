@@ -7,6 +7,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from policies.family import Family
 from policies.model import Usage
 from policies.money import MAX_CAP_USD
@@ -71,11 +73,17 @@ def read_service_tier(name: str) -> str | None:
 
 
 def merge_usage(earlier: Usage | None, later: Usage) -> Usage:
-    """Return the counts of two reports of one stream: the later count wins, and an absent one changes nothing."""
+    """Return the counts of two reports of one stream: the later count wins, and an absent one changes nothing.
+
+    But a cost is that of the counts beside it, so a later completion without a cost has none.
+    """
     if earlier is None:
         return later
     counts = ((getattr(later, name), getattr(earlier, name)) for name in _NAMES)
-    return Usage(*(before if now is None else now for now, before in counts))
+    merged = Usage(*(before if now is None else now for now, before in counts))
+    if later.completion_tokens is None or later.reported_nanousd == merged.reported_nanousd:
+        return merged
+    return replace(merged, reported_nanousd=None)
 
 
 def _read(report: Mapping[str, object], family: Family, service_tier: object) -> Usage | None:

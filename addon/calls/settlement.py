@@ -126,7 +126,9 @@ def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
         return replace(counted, prompt_tokens=counted.total_tokens - output_tokens), "provider"
     prompt_tokens = _prompt_tokens(call)
     total_tokens = prompt_tokens + output_tokens
-    return replace(counted, prompt_tokens=prompt_tokens, total_tokens=total_tokens), "estimated"
+    # A reported cost is that of the reported counts.
+    estimate = replace(counted, prompt_tokens=prompt_tokens, total_tokens=total_tokens, reported_nanousd=None)
+    return estimate, "estimated"
 
 
 def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSource]:
@@ -139,7 +141,11 @@ def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSou
         tokens = min(tokens, max(most_tokens - separate_tokens, 0))
     total_tokens = prompt_tokens + tokens + separate_tokens
     estimate = replace(
-        counted, prompt_tokens=prompt_tokens, completion_tokens=tokens, total_tokens=total_tokens
+        counted,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=tokens,
+        total_tokens=total_tokens,
+        reported_nanousd=None,  # It was the cost of what had come until then.
     )
     return estimate, "estimated"
 

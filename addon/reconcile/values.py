@@ -14,6 +14,8 @@ LARGEST: Final = 10**18
 NANOUSD_PER_USD: Final = 10**9
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{0,80})?(?:[eE][+-]?[0-9]{1,2})?")
+_THOUSANDS: Final = re.compile(r"-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
+"""Commas between thousands. Another comma may be one before decimals."""
 _EXACT: Final = Context(prec=200)
 _MAX_SHOWN: Final = 40
 _LAST_SECOND: Final = 253_402_300_799
@@ -21,7 +23,7 @@ _LAST_SECOND: Final = 253_402_300_799
 
 def parse_count(text: str) -> int:
     """Return a count: ``31422``, ``31422.0`` or ``31,422``. An empty text is 0."""
-    number = _parse_number(text.strip().replace(",", "")) if text.strip() else Decimal(0)
+    number = _parse_number(text.strip()) if text.strip() else Decimal(0)
     if number is None or number != number.to_integral_value() or not 0 <= number <= LARGEST:
         raise ValueError(f'"{shorten(text)}" is not a count from 0 to 10¹⁸; export the file again')
     return int(number)
@@ -32,10 +34,12 @@ def parse_amount(text: str, unit_nanousd: int = NANOUSD_PER_USD) -> int:
 
     ``unit_nanousd`` is what 1 means, a dollar by default. An empty text is 0.
     """
-    plain = text.strip().replace("$", "").replace(",", "")
+    plain = text.strip().replace("$", "")
     number = _parse_number(plain) if plain else Decimal(0)
     if number is None:
-        raise ValueError(f'"{shorten(text)}" is not an amount such as 1.25; export the file again')
+        raise ValueError(
+            f'"{shorten(text)}" is not an amount such as 1.25 or 1,234.56; export the file again'
+        )
     amount = int(_EXACT.multiply(number, unit_nanousd).to_integral_value(ROUND_HALF_UP))
     if abs(amount) > LARGEST:
         raise ValueError(f'"{shorten(text)}" is more than a billion USD; look at the unit of the column')
@@ -64,4 +68,5 @@ def shorten(text: str) -> str:
 
 
 def _parse_number(text: str) -> Decimal | None:
-    return Decimal(text) if _NUMBER.fullmatch(text) else None
+    plain = text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
+    return Decimal(plain) if _NUMBER.fullmatch(plain) else None

@@ -11,7 +11,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model
 from rig.gateway import Gateway
-from rig.scripts import completion, whole
+from rig.scripts import CLOSE, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream
 
 PATH = "/v1/chat/completions"
@@ -158,3 +158,18 @@ def test_a_reported_cost_is_kept_and_costs_where_the_model_says_so(
     row = priced.wait_for_row(answer.headers["x-request-id"])
     assert (row["reported_nanousd"], row["wholesale_nanousd"]) == (kept, wholesale)
     assert row["retail_nanousd"] == wholesale * 104 // 100
+
+
+def test_the_cost_of_a_part_is_not_that_of_the_call(priced: Gateway, upstream: Upstream) -> None:
+    early = chunk("x" * 4_000) | {"usage": count(10, 0, cost=0)}
+    upstream.behave(chunked(event(early), CLOSE))
+    answer = call(priced, model="reported", stream=True)
+    row = priced.wait_for_row(answer.headers["x-request-id"])
+    assert (row["usage_source"], row["reported_nanousd"]) == ("estimated", None)
+    assert row["wholesale_nanousd"] == 10 * 150 + 1_000 * 600
+
+
+@pytest.mark.parametrize("kind", [{}, ["a"], 5])
+def test_a_message_of_an_odd_type_is_priced_as_any(priced: Gateway, upstream: Upstream, kind: Any) -> None:
+    upstream.behave(whole(completion(usage=count(1_000, 100))))
+    assert call(priced, messages=[HELLO[0] | {"type": kind}]).status_code == 200

@@ -13,7 +13,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model
 from rig.gateway import Gateway
-from rig.large import large_only, sampled
+from rig.large import large_only
 from rig.upstream import Upstream
 
 from addon.serve.template_process import TEMPLATE_NAME, WORKER_NAME
@@ -222,7 +222,6 @@ def _shown(gateway: Gateway) -> list[list[list[str]]]:
 
 
 @large_only
-@sampled(every=2)
 @pytest.mark.parametrize("backend", ["sqlite", "redis"])
 def test_the_modules_of_a_template_start_no_thread(backend: str, tmp_path: Path) -> None:
     conf_file = tmp_path / "proxy.conf"

@@ -123,6 +123,13 @@ def test_choices_that_take_turns_are_in_their_order() -> None:
     assert [(one["index"], one["message"]["content"]) for one in made] == [(0, "03"), (1, "14"), (2, "25")]
 
 
+def test_a_message_beside_the_delta_changes_nothing() -> None:
+    odd = of_choice(0, content="a")
+    odd["choices"][0]["message"] = "evil"
+    [choice] = assembled(odd, of_choice(0, "stop", content="b"))["choices"]
+    assert choice["message"]["content"] == "ab"
+
+
 def test_members_that_name_a_thing_are_not_joined() -> None:
     detail = {"type": "reasoning.text", "format": "unknown", "index": 0}
     (choice,) = assembled(

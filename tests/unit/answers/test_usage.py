@@ -82,6 +82,18 @@ def test_a_later_report_wins_and_its_absent_counts_change_nothing() -> None:
     assert merge_usage(None, last) == last
 
 
+@pytest.mark.parametrize(
+    ("later", "cost"),
+    [
+        (Usage(completion_tokens=9), None),
+        (Usage(completion_tokens=9, reported_nanousd=0), 0),
+        (Usage(cached_tokens=2), 7),
+    ],
+)
+def test_a_cost_is_that_of_the_counts_beside_it(later: Usage, cost: int | None) -> None:
+    assert merge_usage(Usage(completion_tokens=1, reported_nanousd=7), later).reported_nanousd == cost
+
+
 def test_a_family_says_where_its_counts_are() -> None:
     family = Family("odd", cached_tokens_at=("cache.hits",), reasoning_tokens_at=("thoughts",))
     reported = {**COUNTS, "cache": {"hits": 3}, "thoughts": 2, "cached_tokens": 8, "reasoning_tokens": 9}

@@ -135,7 +135,7 @@ BAD = {
     "[" * 100_000: "no valid JSON: a number or a depth",
     '{"a": ' + "9" * 5000 + "}": "no valid JSON: a number or a depth",
     "usage_date_utc,cost_usd\n2026-10-14,1.00\n2026-10-14,ten\n": (
-        'line 3, column cost_usd: "ten" is not an amount such as 1.25; export the file again'
+        'line 3, column cost_usd: "ten" is not an amount such as 1.25 or 1,234.56; export the file again'
     ),
     "usage_date_utc,cost_usd\n14.10.2026,1\n": 'line 2, column usage_date_utc: "14.10.2026" is not a date',
     "usage_date_utc,usage_output_tokens\n2026-10-14,-1\n": (

@@ -44,7 +44,11 @@ def test_no_nano_dollar_is_lost(amount: Decimal) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x", "1.2.3", "1e999", "--1", "NaN", "Infinity", "٣", "9" * 30, str(LARGEST)]
+    "text",
+    [
+        *("x", "1.2.3", "1e999", "--1", "NaN", "Infinity", "٣", "9" * 30, str(LARGEST)),
+        *("0,0016", "1,25", "1.234,56", "1,2,3", "1234,567"),  # a comma before decimals, or misplaced
+    ],
 )
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
