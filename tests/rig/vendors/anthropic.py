@@ -172,10 +172,6 @@ def effort_beyond(models: str, *levels: str, source: str) -> Rule:
     return Rule(models, other_than("output_config.effort", *levels), message, source)
 
 
-def system_words(message: str) -> str:
-    return f"messages.{{index}}: {message}"
-
-
 SAMPLING = tuple(
     Rule(
         NO_SAMPLING,

@@ -265,7 +265,3 @@ def response_format(*kinds: str) -> Check:
 def mixed_strict(asked: Asked) -> Values | None:
     """Refuse tools of which some are strict."""
     return {} if len({bool(one.get("strict")) for one in functions(asked)}) > 1 else None
-
-
-def strict_function(one: Mapping[str, Any]) -> bool:
-    return bool(one.get("strict"))

@@ -15,7 +15,6 @@ from rig.vendors.rules import (
 )
 
 SPEC = "fw-ai-external/python-sdk 8399c12 (2026-07-21)"
-_ALL = "*/"
 ID = "accounts/fireworks/models/"
 TEXT_MODELS = " ".join(f"{ID}{name}" for name in ("deepseek-*", "glm-*", "gpt-oss-*", "minimax-m2p7"))
 LOW_TO_HIGH = f"{ID}gpt-oss-* {ID}minimax-m2p7"

@@ -43,7 +43,6 @@ ALWAYS = "gpt-5.5 gpt-5.6-* gpt-6*"
 RESPONSES_ONLY = "gpt-6-astra gpt-6.1-sol"
 """They take no function tools here."""
 NAME = "[a-zA-Z0-9_-]+"
-DEFAULTS = "only its default"
 
 
 def code(name: str, param: str | None = None):
