@@ -25,6 +25,7 @@ from addon.store.ledger.audit_chain import Chain, read_chain
 from addon.store.ledger.backup import BackupRefused, CopyCheck, back_up, restore
 from addon.store.ledger.calls_by_id import count_wrong_ids, forget_client_ids
 from addon.store.ledger.file import LedgerFile
+from addon.store.ledger.price_check import count_not_kept
 from addon.store.ledger.report import count_rows, open_report
 from addon.store.ledger.rollups import WrongPeriod, find_wrong, repair
 from addon.store.ledger.verify import verify as verify_file
@@ -70,22 +71,29 @@ def verify(head: str | None, form: Form, conf_file: Path) -> None:
         exists = path.exists() or conf.state.backend == "redis"
         checked, discrepancies = _verify_ledger(conf)
         with open_ledger(path) as connection:
-            chain = read_chain(connection, head)
+            chain, not_kept = read_chain(connection, head), count_not_kept(connection)
     if head is not None and chain.wanted_line is None:
         discrepancies.append(f"audit: {head} is not in the chain: lines before it were changed or cut off")
     if form == "json":
         of_chain = {"audit_head": chain.head, "audit_line": chain.line, "wanted_line": chain.wanted_line}
-        click.echo(format_json({"checked": checked, "discrepancies": discrepancies, **of_chain}))
+        found = {"checked": checked, "prices_not_kept": not_kept, "discrepancies": discrepancies}
+        click.echo(format_json({**found, **of_chain}))
     elif form == "csv":
         click.echo(format_csv(Table(("discrepancy",), [(line,) for line in discrepancies])), nl=False)
     elif exists or discrepancies:
         lines = map(escape_unprintable, discrepancies)
         counts = _describe_counts(checked, discrepancies)
-        click.echo("\n".join([*lines, counts, *_describe_chain(chain)]))
+        click.echo("\n".join([*lines, *_describe_not_kept(not_kept), counts, *_describe_chain(chain)]))
     else:
         click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
     if discrepancies:
         sys.exit(1)
+
+
+def _describe_not_kept(calls: int) -> Sequence[str]:
+    return (
+        [f"{calls} calls of earlier versions have no kept prices: their costs were left out"] if calls else []
+    )
 
 
 def _describe_chain(chain: Chain) -> Sequence[str]:
@@ -105,7 +113,8 @@ def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
             checked = count_rows(connection)
         # Counters and holds are in Redis, so they are not counted here.
         return {
-            name: checked[name] for name in ("calls", "wallet_entries", "wallets", "refusals", "audit_lines")
+            name: checked[name]
+            for name in ("calls", "wallet_entries", "wallets", "price_sets", "refusals", "audit_lines")
         }, discrepancies
     with open_ledger(path) as connection:
         return count_rows(connection), verify_file(connection)

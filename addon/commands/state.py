@@ -8,6 +8,7 @@ import click
 from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors
 from addon.commands.options import conf_option
+from addon.commands.output import pluralize
 from addon.commands.readers import require_redis_url
 from addon.edits.recording import ChangeRecord
 from addon.settings.settings import load_conf
@@ -37,7 +38,8 @@ def rebuild(take_over: bool, conf_file: Path) -> None:
         with report_ledger_errors(path), CommandRecord(path, "state rebuild")(_record(take_over)):
             rebuilt = asyncio.run(rebuild_state(url, path, take_over=take_over))
     click.echo(
-        f"rebuilt {rebuilt.workspaces} workspaces with {rebuilt.counters} counters and {rebuilt.holds} calls in flight;"
+        f"rebuilt {pluralize(rebuilt.workspaces, 'workspace')} with {pluralize(rebuilt.counters, 'counter')}"
+        f" and {pluralize(rebuilt.holds, 'call')} in flight;"
         f" {rebuilt.recorded} calls and credits were still on their way to the ledger"
     )
 

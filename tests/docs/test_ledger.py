@@ -10,7 +10,7 @@ import pytest
 from rig.configuration import ROOT
 
 from addon.store import measured, pending_writes
-from addon.store.ledger.migration_steps import LARGEST
+from addon.store.ledger.early_migration_steps import LARGEST
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.refusals import KEPT_BATCHES
 from addon.store.ledger.rows import CALL

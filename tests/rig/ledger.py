@@ -13,14 +13,16 @@ from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
+from addon.store.ledger.price_set_schema import NOT_KEPT
 from policies.call_stages import Stage
-from policies.exchange import NO_TARGET, Exchange
+from policies.exchange import NO_TARGET, PRICE_SET_CONTENT, Exchange
 from policies.family import Family
-from policies.model import Key, Model, Provider, Usage, Workspace
+from policies.model import Key, Model, Provider, Workspace
 from policies.prices import Prices
 from policies.route import Route, Target
 from policies.sanitize import Sanitized
 from policies.spend import Hold
+from policies.usage import Usage
 
 _PRICES = Prices(1, 1, 1)
 _MODEL = Model(
@@ -90,8 +92,23 @@ def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
 
 
 def make_row(row_id: str = "call-0", **changes: Any) -> dict[str, Any]:
-    """Return a row as the gateway creates it, with ``changes``."""
-    return structs.replace(_EXCHANGE, id=row_id).ledger_row(now_s=1.025) | changes
+    """Return a row as the gateway creates it, with ``changes``. Its cost may be any, so it names no price set."""
+    row = structs.replace(_EXCHANGE, id=row_id).ledger_row(now_s=1.025)
+    del row[PRICE_SET_CONTENT]
+    return row | {"price_set": NOT_KEPT} | changes
+
+
+def make_priced_row(row_id: str = "call-0", prices: Prices = _PRICES, **facts: Any) -> dict[str, Any]:
+    """Return a row with its price set, and what carries it to the ledger. Costs and counts are among ``facts``.
+
+    The set has ``prices`` at wholesale and, unless ``retail`` is another of the facts, at retail. ``model`` has more
+    facts of the model.
+    """
+    of_model = {"wholesale": prices, "retail": facts.pop("retail", prices)} | facts.pop("model", {})
+    target = replace(_EXCHANGE.target, model=replace(_MODEL, **of_model))
+    if facts.pop("byok", False):
+        target = replace(target, mode="byok")
+    return structs.replace(_EXCHANGE, id=row_id, target=target, **facts).ledger_row(now_s=1.025)
 
 
 @contextmanager

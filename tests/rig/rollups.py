@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from addon.store.ledger.migration_steps import LARGEST
+from addon.store.ledger.early_migration_steps import LARGEST
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.rollup_schema import AFTER_ALL
 from addon.store.ledger.rollups import HOUR_DIGITS, Progress, build_step, is_behind

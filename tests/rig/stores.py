@@ -21,10 +21,12 @@ from addon.store.redis.keys import CIRCUITS, keys_of
 from addon.store.redis.session import redis_counters
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
+from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
+from policies.prices import Prices
 from policies.spend import CounterUse, Denial, Hold, MaxCost
 from rig.bounds import BOUND_S
-from rig.ledger import make_row
+from rig.ledger import make_priced_row, make_row
 from rig.redis_server import NO_RETRY
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -61,6 +63,18 @@ def request(
     row |= {"usage_source": "none", "first_byte_ms": None, "duration_ms": 0}
     row |= {"attempts": attempt, "fallback": int(attempt > 1)}
     return HoldRequest(call_id, created_at, workspace, key_id, max_cost, limits, row)
+
+
+def price_fields(prices: Prices) -> dict[str, Any]:
+    """Return what a row has of its price set."""
+    row = make_priced_row(prices=prices)
+    return {name: row[name] for name in ("price_set", PRICE_SET_CONTENT)}
+
+
+def priced_request(call_id: str, prices: Prices) -> HoldRequest:
+    """Return the hold request of a call with these prices."""
+    unpriced = request(call_id)
+    return replace(unpriced, interrupted_row={**unpriced.interrupted_row, **price_fields(prices)})
 
 
 def settlement(

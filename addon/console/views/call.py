@@ -5,7 +5,7 @@ import shlex
 import sqlite3
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from addon.console.cells import Cell
 from addon.console.charts.timeline import draw_timeline
@@ -16,6 +16,8 @@ from addon.console.views.call_words import describe_end, describe_route
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.call_pages import CallPosition, find_page
 from addon.store.ledger.calls_by_id import find_call
+from addon.store.ledger.price_set_schema import NOT_KEPT
+from addon.store.ledger.price_sets import find_price_set
 from addon.store.ledger.report import find_entry
 from addon.text.table import Table
 from policies.utc_time import format_utc
@@ -42,28 +44,48 @@ def load_call(reading: Reading) -> View:
     values = {
         "route": list(describe_route(call)),
         "end": list(describe_end(call)),
-        "prices_of_today": prices["values"],
+        "prices": prices.values,
         "earlier_id": _find_neighbour(reading.ledger, before=position),
         "later_id": _find_neighbour(reading.ledger, after=position),
         "usage_command": _write_command(call),
         "log_command": f"jq -c {shlex.quote(f'select(.id == {json.dumps(call["id"])})')}",
     }
-    tables = {"call": table, "price_parts": prices["parts"], "wallet_entries": Table(_ENTRY, entries)}
+    tables = {"call": table, "price_parts": prices.parts, "wallet_entries": Table(_ENTRY, entries)}
     return View(tables, values, {"call": call, **_show(reading, call)})
 
 
-def _price(reading: Reading, call: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the tokens by price, and what they cost today. None where the call is free, or its model has gone."""
+class _Prices(NamedTuple):
+    """What the page says of the prices of a call, and its tokens by price."""
+
+    values: Mapping[str, Any] | None
+    parts: Table = Table(("tokens_of",), [])
+
+
+def _price(reading: Reading, call: Mapping[str, Any]) -> _Prices:
+    """Return what the call cost at the prices of its moment. There are none where it used nothing of ours."""
+    if call["usage_source"] == "none" or call["mode"] == "byok":
+        return _Prices(None)
+    if call["price_set"] == NOT_KEPT:
+        return _Prices({"state": "not kept"})
+    prices = find_price_set(reading.ledger, call["price_set"])
+    if prices is None:
+        return _Prices({"state": "unreadable"})
     model = reading.settings.models.get(call["model_slug"])
-    if model is None or call["usage_source"] == "none" or call["mode"] == "byok":
-        return {"values": None, "parts": Table(("tokens_of",), [])}
-    today = price_call(call, model)
+    priced = price_call(call, prices)
     values = {
-        "wholesale_nanousd": today.wholesale_nanousd,
-        "retail_nanousd": today.retail_nanousd,
-        "are_recorded": today.is_recorded(call),
+        "state": "kept",
+        "wholesale_nanousd": priced.wholesale_nanousd,
+        "retail_nanousd": priced.retail_nanousd,
+        "are_recorded": priced.is_recorded(call),
+        "is_reported": priced.is_reported,
+        "markup_percent": f"{prices.markup_percent.normalize():f}",
+        "are_of_today": model and model.at(_moment_of(call)).price_set == prices,
     }
-    return {"values": values, "parts": today.parts}
+    return _Prices(values, priced.parts)
+
+
+def _moment_of(call: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(call["created_at"])
 
 
 def _find_neighbour(
@@ -75,7 +97,7 @@ def _find_neighbour(
 
 def _write_command(call: Mapping[str, Any]) -> str:
     """Return the command that shows this call, ready for a shell."""
-    begin = datetime.fromisoformat(call["created_at"])
+    begin = _moment_of(call)
     options = {
         "--workspace": call["workspace"],
         "--key": call["key_id"],
@@ -87,7 +109,7 @@ def _write_command(call: Mapping[str, Any]) -> str:
 
 
 def _show(reading: Reading, call: Mapping[str, Any]) -> dict[str, Any]:
-    begin = datetime.fromisoformat(call["created_at"])
+    begin = _moment_of(call)
     end = begin + timedelta(milliseconds=min(call["duration_ms"], 10**12))
     first_byte_ms, duration_ms = call["first_byte_ms"], call["duration_ms"]
     first = "no byte of an answer" if first_byte_ms is None else f"first byte after {duration(first_byte_ms)}"

@@ -1,13 +1,14 @@
-"""The price of one call: its tokens at the prices of today, and what was recorded. Pure."""
+"""The price of one call: its tokens at the prices that it had, and what was recorded. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from addon.text.table import Table
-from policies.model import Model, Usage
-from policies.money import compute_costs_nanousd, count_billed, split_by_tier
+from policies.money import compute_call_costs_nanousd, count_billed, split_by_tier
+from policies.price_set import PriceSet
 from policies.prices import KINDS, UNIT, Prices
+from policies.usage import Usage
 
 COLUMNS: Final = (
     "tokens_of",
@@ -31,16 +32,6 @@ WORDS: Final = {
     "per_search": "Searches",
     "per_call": "The call",
 }
-USAGE: Final = (
-    "prompt_tokens",
-    "completion_tokens",
-    "total_tokens",
-    "cached_tokens",
-    "reasoning_tokens",
-    "cache_write_tokens",
-    *("cache_write_1h_tokens", "audio_input_tokens", "cached_audio_tokens", "image_input_tokens"),
-    *("audio_output_tokens", "searches", "service_tier"),
-)
 _LIKE: Final = {
     "audio_input": "input",
     "image_input": "input",
@@ -53,11 +44,15 @@ _LIKE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class PriceOfToday:
-    """The cost of a call at the prices of today. ``parts`` has the tokens by price; their sums are not rounded."""
+class CallPrice:
+    """The cost of a call at its prices. ``parts`` has the tokens by price; their sums are not rounded.
+
+    With ``is_reported`` the provider's own cost counts, and no token has a price.
+    """
 
     wholesale_nanousd: int
     retail_nanousd: int
+    is_reported: bool
     parts: Table
 
     def is_recorded(self, call: Mapping[str, Any]) -> bool:
@@ -68,19 +63,20 @@ class PriceOfToday:
         )
 
 
-def price_call(call: Mapping[str, Any], model: Model) -> PriceOfToday:
-    """Return what the call of a ledger row costs at the prices of ``model``."""
-    usage = Usage(**{name: call[name] for name in USAGE})
-    beside = model.family.reasoning_beside_completion
-    wholesale, retail = compute_costs_nanousd(usage, (model.wholesale, model.retail), beside)
-    counts = count_billed(usage, beside)
+def price_call(call: Mapping[str, Any], prices: PriceSet) -> CallPrice:
+    """Return what the call of a ledger row costs at ``prices``."""
+    usage = Usage(**{name: call[name] for name in Usage.__struct_fields__})
+    wholesale, retail = compute_call_costs_nanousd(usage, prices)
+    if prices.cost == "reported" and usage.reported_nanousd is not None:
+        return CallPrice(wholesale, retail, True, Table(COLUMNS, []))
+    counts = count_billed(usage, prices.reasoning_beside)
     levels = zip(
-        split_by_tier(counts, model.wholesale, usage.service_tier),
-        split_by_tier(counts, model.retail, usage.service_tier),
+        split_by_tier(counts, prices.wholesale, usage.service_tier),
+        split_by_tier(counts, prices.retail, usage.service_tier),
         strict=True,
     )
     rows = [row for (level, part), (retail, _) in levels for row in _list_parts(part, level, retail)]
-    return PriceOfToday(wholesale, retail, Table(COLUMNS, rows))
+    return CallPrice(wholesale, retail, False, Table(COLUMNS, rows))
 
 
 def _list_parts(part: Sequence[int], wholesale: Prices, retail: Prices) -> Iterator[tuple[str | int, ...]]:

@@ -18,6 +18,7 @@ import logging
 import os
 import secrets
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -133,8 +134,8 @@ class AuditSpool:
         values = line.values()
         change_id = secrets.token_hex(16)
         content = json.dumps({"line": {**values, "id": change_id}, "evidence": evidence})
-        # The time is first, so that the names are in the order of the changes.
-        file = self._folder / f"{values['at']}-{change_id}{_INTENT}"
+        # The time is first, so that the names are in the order of the changes, also of two in one millisecond.
+        file = self._folder / f"{values['at']}-{time.time_ns()}-{change_id}{_INTENT}"
         partial = file.with_suffix(".partial")
         descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
         try:

@@ -19,6 +19,17 @@ def select_provider_calls(
     yield from connection.execute(sql, (format_utc(since), format_utc(until), provider))
 
 
+def select_fallbacks(
+    connection: sqlite3.Connection, since: datetime, until: datetime
+) -> Iterator[tuple[str, str, str]]:
+    """Yield when each call began that a fallback answered after another attempt, its asked model, and its slug."""
+    sql = """
+        SELECT created_at, requested_model, model_slug FROM usage
+        WHERE created_at >= ? AND created_at < ? AND fallback = 1 AND attempts = 2 AND requested_model IS NOT NULL
+    """
+    yield from connection.execute(sql, (format_utc(since), format_utc(until)))
+
+
 def select_kept(connection: sqlite3.Connection, columns: Sequence[str]) -> str:
     """Return what selects ``columns`` of ``usage``, NULL for one that the ledger does not keep."""
     kept = {name for _, name, *_ in connection.execute("PRAGMA table_info(usage)")}

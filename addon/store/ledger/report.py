@@ -213,7 +213,7 @@ def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | N
 
 
 def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return how many calls, wallet entries, wallets, counters, holds and refusals the file has."""
+    """Return how many calls, wallet entries, wallets, counters, holds, price sets and refusals the file has."""
     counts = {
         "calls": "SELECT count(*) FROM usage",
         "wallet_entries": "SELECT count(*) FROM wallet_entries",
@@ -221,6 +221,8 @@ def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
         "counters": "SELECT count(*) FROM spend",
         "holds": "SELECT count(*) FROM holds",
     }
+    if has_table(connection, "prices"):
+        counts["price_sets"] = "SELECT count(*) FROM prices"
     if has_table(connection, "refusals"):
         counts["refusals"] = "SELECT coalesce(sum(count), 0) FROM refusals"
     if has_table(connection, "audit"):

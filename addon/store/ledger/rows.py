@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from addon.store.ledger.connection import NEVER_WRITABLE
-from addon.store.ledger.migration_steps import LARGEST
+from addon.store.ledger.early_migration_steps import LARGEST
+from addon.store.ledger.price_set_schema import NOT_KEPT
 from addon.store.ledger.priced_columns import PRICED_COLUMNS
 from addon.store.protocol import IllegalRowError, Settlement, WalletEntry
-from policies.exchange import INTERRUPTED
+from policies.exchange import INTERRUPTED, PRICE_SET_CONTENT
 from policies.utc_time import format_utc
 
 type Row = Mapping[str, Any]
@@ -50,6 +51,8 @@ USAGE_COLUMNS = (
     "client_request_id",
     "resends",
     *PRICED_COLUMNS,
+    "price_set",
+    "platform_key",
 )
 
 CALL = "call"
@@ -64,11 +67,14 @@ _LATER_COLUMNS = {
     "client_request_id": None,
     "resends": 0,
     **dict.fromkeys(PRICED_COLUMNS),
+    "price_set": NOT_KEPT,
+    "platform_key": None,
+    PRICE_SET_CONTENT: None,
 }
 
 
 def write_call(connection: sqlite3.Connection, settlement: Settlement) -> tuple[Row, int | None]:
-    """Write a call's row and the payment of its wallet.
+    """Write a call's row with its price set, and the payment of its wallet.
 
     Return the row as written, and how many calls it adds to the counters: None when it was written before.
     """
@@ -80,6 +86,9 @@ def write_call(connection: sqlite3.Connection, settlement: Settlement) -> tuple[
         # keep a call out of the ledger.
         row = make_storable(row)
         calls = _write_row(connection, row)
+    if calls is not None and row[PRICE_SET_CONTENT] is not None:
+        priced = (row["price_set"], row["created_at"], row["model_slug"], row[PRICE_SET_CONTENT])
+        connection.execute(_INSERT_PRICES, priced)
     if calls is not None and settlement.from_wallet and row["retail_nanousd"]:
         paid = (row["id"], row["created_at"], row["workspace"], -row["retail_nanousd"], CALL)
         connection.execute("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", paid)
@@ -105,6 +114,8 @@ _INSERT = (
     f"INSERT INTO usage ({', '.join(USAGE_COLUMNS)}) VALUES ({', '.join('?' * len(USAGE_COLUMNS))})"  # noqa: S608
     " ON CONFLICT (id) DO NOTHING"
 )
+# A set that a later version names otherwise must not keep the call out of the ledger.
+_INSERT_PRICES = "INSERT OR IGNORE INTO prices VALUES (?, ?, ?, ?)"
 _REPLACE = (
     f"UPDATE usage SET {', '.join(f'{name} = :{name}' for name in USAGE_COLUMNS)}"  # noqa: S608
     f" WHERE id = :id AND {WAS_INTERRUPTED}"
@@ -149,8 +160,8 @@ class RowChecker:
     """
 
     def __init__(self, ledger: sqlite3.Connection) -> None:
-        # Only these two get rows. The triggers are not copied: every row is rolled back, so no sum of it is needed.
-        tables = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name IN ('usage', 'wallet_entries')"
+        # Only these get rows. The triggers are not copied: every row is rolled back, so no sum of it is needed.
+        tables = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name IN ('usage', 'wallet_entries', 'prices')"
         statements = ledger.execute(tables).fetchall()
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         for (statement,) in statements:

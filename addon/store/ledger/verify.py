@@ -1,4 +1,4 @@
-"""The checks of ``tollgate ledger verify``: rows, counters, wallets, holds and rollups agree to the nano-dollar.
+"""The checks of ``tollgate ledger verify``: rows, prices, counters, wallets and rollups agree to the nano-dollar.
 
 The audit log has each of its lines.
 """
@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from addon.store.ledger.audit import find_audit_gaps
 from addon.store.ledger.calls_by_id import count_wrong_ids
+from addon.store.ledger.price_check import find_wrong_costs
 from addon.store.ledger.recount import CounterTotals, recount
 from addon.store.ledger.rollups import find_wrong
 from addon.store.ledger.rows import CALL
@@ -38,6 +39,7 @@ def verify(connection: sqlite3.Connection) -> list[str]:
     (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
     return [
         *(_check_counters(connection) if redis_state is None else ()),
+        *find_wrong_costs(connection),
         *_check_charges(connection),
         *_check_holds(connection),
         *(

@@ -28,7 +28,8 @@ from addon.store.wallet import record_entry
 from unit.store.ledger.test_copies import make_earlier
 
 SOUND = (
-    "2 calls, 2 wallet entries, 1 wallets, 6 counters, 1 holds, 0 refusals, 0 audit lines: no discrepancies\n"
+    "2 calls, 2 wallet entries, 1 wallets, 6 counters, 1 holds, 0 price sets, 0 refusals, 0 audit lines:"
+    " no discrepancies\n"
 )
 
 

@@ -51,7 +51,7 @@ def test_lost_counters_are_counted_again_from_the_ledger(conf: Path, redis_serve
     result = run(conf)
     assert result.exit_code == 0, result.output
     assert re.fullmatch(
-        r"rebuilt 1 workspaces with \d+ counters and 0 calls in flight; "
+        r"rebuilt 1 workspace with \d+ counters and 0 calls in flight; "
         r"0 calls and credits were still on their way to the ledger\n",
         result.stdout,
     )

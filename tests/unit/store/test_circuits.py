@@ -250,6 +250,7 @@ async def test_opening_and_closing_of_a_circuit_are_logged_once_each(
     await other.maintain()
     await other.record_attempt("OPENAI/payg/acme", failed=False)
     assert events() == ["circuit opened", "circuit opened", "circuit closed"]
+    assert caplog.messages[-1] == "OPENAI/payg/acme serves one workspace again"
 
 
 async def test_an_open_circuit_is_not_reported_for_long_when_no_call_tries_it(

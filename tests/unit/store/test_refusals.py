@@ -270,3 +270,18 @@ async def test_a_store_that_closes_on_a_locked_ledger_logs_what_it_lost(
     with locked_by_another(ledger_path):
         await store.close()
     assert "1 refused calls are not counted in the ledger" in caplog.text
+
+
+async def test_a_flood_that_goes_on_does_not_keep_a_flush_from_ending() -> None:
+    counts, batches = RefusalCounts(), 0
+
+    async def write(_batch: RefusalBatch) -> None:
+        nonlocal batches
+        batches += 1
+        assert batches < 10
+        counts.add("acme", f"key-{batches}", "not_found")
+
+    for key in range(BATCH_GROUPS):
+        counts.add("acme", f"first-{key}", "not_found")
+    await counts.flush(write)
+    assert batches == 3

@@ -1,17 +1,20 @@
 """``/calls/ID``: one row in words, with its price."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rig.console_reading import load_page, open_new_ledger
-from rig.ledger import make_row
+from rig.ledger import make_priced_row, make_row
 from rig.rollups import INTERRUPTED, build_all, write
 from rig.settings_files import write_files
 
 from addon.console.view import NotFoundError, View
 from addon.store.ledger.rows import write_call
 from addon.store.protocol import Settlement
+from policies.prices import Prices
+from policies.usage import Usage
 
 MOMENT = "2026-01-31T12:00:00.000+00:00"
 
@@ -88,33 +91,70 @@ def test_the_end_is_said_in_words(conf_file: Path, changes: dict[str, Any], sent
     assert sentence in load(conf_file, **changes).values["end"]
 
 
-def test_the_price_is_the_sum_of_its_tokens(conf_file: Path) -> None:
-    view = load(conf_file, prompt_tokens=1_000, cached_tokens=400, completion_tokens=7)
-    today = view.values["prices_of_today"]
-    assert today["are_recorded"] is False
-    parts = view.tables["price_parts"].records()
-    assert [(row["tokens_of"], row["tokens"]) for row in parts] == [
-        ("input", 600),
-        ("cached_input", 400),
-        ("output", 7),
-    ]
-    for name in ("wholesale", "retail"):
-        exact = sum(row[f"{name}_picousd"] for row in parts)
-        assert today[f"{name}_nanousd"] == (2 * exact + 1_000) // 2_000
-        assert all(
-            row[f"{name}_picousd"] == row["tokens"] * row[f"{name}_microusd_per_mtok"] for row in parts
-        )
-    again = {name: today[name] for name in ("wholesale_nanousd", "retail_nanousd")}
+PRICES = Prices(2_000_000, 500_000, 8_000_000)
+RETAIL = Prices(2_080_000, 520_000, 8_320_000)
+COUNTS = Usage(prompt_tokens=1_000, completion_tokens=7, cached_tokens=400)
+# 600 × $2, 400 × $0.50 and 7 × $8 a million; and 4 % more.
+COSTS = {"wholesale_nanousd": 1_456_000, "retail_nanousd": 1_514_240}
+
+
+def load_priced(conf_file: Path, **facts: Any) -> View:
     with open_new_ledger(conf_file.parent / "var" / "tollgate.db") as ledger:
-        ledger.execute(
-            "UPDATE usage SET wholesale_nanousd = :wholesale_nanousd, retail_nanousd = :retail_nanousd", again
-        )
-    assert load_page(conf_file, "/calls/one").values["prices_of_today"]["are_recorded"] is True
+        row = make_priced_row("one", **{"prices": PRICES, "retail": RETAIL, "usage": COUNTS} | COSTS | facts)
+        write(ledger, row)
+        build_all(ledger)
+    return load_page(conf_file, "/calls/one")
 
 
-@pytest.mark.parametrize("changes", [{"mode": "byok"}, INTERRUPTED, {"model_slug": "gone"}])
-def test_a_call_without_a_price_of_today_has_none(conf_file: Path, changes: dict[str, Any]) -> None:
-    assert load(conf_file, **changes).values["prices_of_today"] is None
+def test_the_price_is_the_sum_of_its_tokens_at_the_prices_that_the_call_had(conf_file: Path) -> None:
+    view = load_priced(conf_file)
+    assert view.values["prices"] == {
+        **{"state": "kept", "is_reported": False, "markup_percent": "0"},
+        **COSTS,
+        **{"are_recorded": True, "are_of_today": None},
+    }
+    shown = [tuple(row.values()) for row in view.tables["price_parts"].records()]
+    assert shown == [
+        ("input", 600, 2_000_000, 1_200_000_000, 2_080_000, 1_248_000_000),
+        ("cached_input", 400, 500_000, 200_000_000, 520_000, 208_000_000),
+        ("output", 7, 8_000_000, 56_000_000, 8_320_000, 58_240_000),
+    ]
+
+
+def test_a_row_that_was_changed_is_shown_as_such(conf_file: Path) -> None:
+    shown = load_priced(conf_file, retail_nanousd=9).values["prices"]
+    assert (shown["are_recorded"], shown["retail_nanousd"]) == (False, 1_514_240)
+
+
+def test_a_reported_cost_has_no_price_of_tokens(conf_file: Path) -> None:
+    view = load_priced(
+        conf_file,
+        usage=Usage(1_000, 7, reported_nanousd=1_000),
+        model={"cost": "reported", "markup_percent": Decimal(4)},
+        wholesale_nanousd=1_000,
+        retail_nanousd=1_040,
+    )
+    shown = view.values["prices"]
+    assert (shown["is_reported"], shown["are_recorded"], shown["markup_percent"]) == (True, True, "4")
+    assert view.tables["price_parts"].rows == []
+
+
+def test_a_call_of_an_earlier_version_says_that_its_prices_were_not_kept(conf_file: Path) -> None:
+    view = load(conf_file)
+    assert view.values["prices"] == {"state": "not kept"}
+    assert view.tables["price_parts"].rows == []
+
+
+def test_a_changed_price_set_is_not_shown(conf_file: Path) -> None:
+    load_priced(conf_file)
+    with open_new_ledger(conf_file.parent / "var" / "tollgate.db") as ledger:
+        ledger.execute("UPDATE prices SET content = replace(content, '8000000', '9000000')")
+    assert load_page(conf_file, "/calls/one").values["prices"] == {"state": "unreadable"}
+
+
+@pytest.mark.parametrize("changes", [{"mode": "byok"}, INTERRUPTED])
+def test_a_free_call_has_no_prices(conf_file: Path, changes: dict[str, Any]) -> None:
+    assert load(conf_file, **changes).values["prices"] is None
 
 
 def test_the_wallet_entry_of_the_call_is_shown(conf_file: Path) -> None:

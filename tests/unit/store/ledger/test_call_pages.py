@@ -142,6 +142,18 @@ def test_a_search_that_finds_nothing_ends_and_says_how_far_it_came() -> None:
         assert str(page.older) == "2026-01-31T12:05:00.000Z_0"
 
 
+def test_the_way_back_from_a_page_without_calls_leads_to_those_before_it() -> None:
+    moment = "2026-01-31T12:00:00.000"
+    with open_ledger() as connection:
+        write(connection, make_row("call", created_at=f"{moment}+00:00"))
+        for rowid, newer in ((1, 0), (0, 0)):
+            empty = find_page(connection, Filter(), 5, before=CallPosition(f"{moment}+00:00", rowid))
+            assert (ids_of(empty), str(empty.newer)) == ([], f"{moment}Z_{newer}")
+        far = CallPosition(f"{moment}+00:00", 7)
+        gone = find_page(connection, Filter(workspace="gone"), 5, before=far)
+        assert (ids_of(gone), str(gone.newer)) == ([], f"{moment}Z_6")
+
+
 @pytest.mark.parametrize(
     "text", ["", "call-1", "2026-01-31", "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:00.000Z_-1", "x_1"]
 )

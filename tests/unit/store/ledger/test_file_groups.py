@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rig.ledger import locked_by_another, read_ids, second_connection
+from rig.ledger import locked_by_another, make_priced_row, read_ids, second_connection
 from rig.stores import WORKSPACE, StoreLocation, credit, request, settlement, takes, wallet
 
 from addon.store.ledger import file as ledger_file
 from addon.store.ledger.file import LedgerFile
 from addon.store.protocol import IllegalRowError, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
+from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import Counter, Limit
 from policies.spend import Denial, Hold
 
@@ -33,11 +35,16 @@ def commits(statements: list[str]) -> int:
     return statements.count("COMMIT")
 
 
-async def call(store: SqliteStore, call_id: str) -> None:
+def _priced() -> dict[str, Any]:
+    row = make_priced_row()
+    return {name: row[name] for name in ("price_set", PRICE_SET_CONTENT)}
+
+
+async def call(store: SqliteStore, call_id: str, **changes: Any) -> None:
     """Make a call, with a turn of the loop between its steps as the sockets of a real call give."""
     assert isinstance(await store.take_and_hold(request(call_id, wallet()), 10_000), Hold)
     await asyncio.sleep(0)
-    await store.settle(settlement(call_id))
+    await store.settle(settlement(call_id, **changes))
 
 
 async def test_calls_at_once_share_their_commits(store: SqliteStore, ledger_path: Path) -> None:
@@ -50,14 +57,14 @@ async def test_calls_at_once_share_their_commits(store: SqliteStore, ledger_path
     assert await StoreLocation(ledger_path).discrepancies() == []
 
 
-async def test_a_call_alone_has_two_commits_and_eight_other_statements(store: SqliteStore) -> None:
+async def test_a_call_alone_has_two_commits_and_nine_other_statements(store: SqliteStore) -> None:
     await store.credit(credit("everything", 10**12))
-    await call(store, "first")
+    await call(store, "first", **_priced())
     with traced(store) as statements:
-        await call(store, "second")
+        await call(store, "second", **_priced())
     # A statement is traced again for each statement of its triggers.
     words = [statement.split()[0] for statement, _ in groupby(statements)]
-    hold, settle = ["SELECT", "INSERT", "SELECT", "INSERT"], ["INSERT", "INSERT", "INSERT", "DELETE"]
+    hold, settle = ["SELECT", "INSERT", "SELECT", "INSERT"], ["INSERT"] * 4 + ["DELETE"]
     if words[5] == "DELETE":  # A new group of takes, which forgets those that do not count any more.
         del words[5]
     assert words == ["BEGIN", *hold, "COMMIT", "BEGIN", *settle, "COMMIT"]

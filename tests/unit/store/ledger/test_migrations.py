@@ -1,5 +1,6 @@
 """The migrations of a ledger: older files, files of a newer version, and a second start."""
 
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -8,9 +9,10 @@ from rig.ledger import make_row, read_ids, read_rows, second_connection
 from rig.sqlite_stores import open_settle_and_close
 from sqlite_utils import Database, Migrations
 
-from addon.store.ledger.migration_steps import STEPS, m0006_passed_over, m0014_newest_days_first
+from addon.store.ledger.early_migration_steps import m0006_passed_over
+from addon.store.ledger.migration_steps import STEPS, m0014_newest_days_first, m0020_short_triggers
 from addon.store.ledger.priced_columns import PRICED_COLUMNS
-from addon.store.ledger.rollup_schema import ENDED_TABLES, FIRST_TABLES
+from addon.store.ledger.rollup_schema import ENDED_TABLES, FIRST_TABLES, TABLES, RollupTable
 from addon.store.protocol import Settlement, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
 
@@ -37,7 +39,7 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
     with second_connection(ledger_path) as before:
         earlier.apply(Database(before))
         row = make_row("old") | {"cache_write_tokens": 7}
-        for later in ("client_request_id", "resends", *PRICED_COLUMNS):
+        for later in ("client_request_id", "resends", *PRICED_COLUMNS, "price_set", "platform_key"):
             del row[later]
         columns, marks = ", ".join(row), ", ".join("?" * len(row))
         before.execute(f"INSERT INTO usage ({columns}) VALUES ({marks})", tuple(row.values()))
@@ -47,13 +49,14 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
     await store.settle(Settlement(make_row("new") | {"fallback": 1, "attempts": 1}, from_wallet=False))
     await store.close()
     kept, new = read_rows(ledger_path)
-    assert kept == row | {"client_request_id": None, "resends": 0} | dict.fromkeys(PRICED_COLUMNS)
+    later_columns = {"client_request_id": None, "resends": 0, **dict.fromkeys(PRICED_COLUMNS)}
+    assert kept == row | later_columns | {"price_set": "not kept", "platform_key": None}
     assert (new["id"], new["fallback"], new["attempts"]) == ("new", 1, 1)
     with second_connection(ledger_path) as after:
         assert [tuple(index) for index in after.execute(_INDEXES)] == [tuple(index) for index in indexes]
 
 
-_ROLLUPS_DIGEST = "ad9e6b58f8d4a0866c572ff7e57e0f68faeeb2e57e279c0f90882f736e3bdfe6"
+_ROLLUPS_DIGEST = "f6c71b24db9b44e65ec74ef1af165ea519910ed8b4eaec4325ba6e92d9324beb"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE tbl_name = 'usage' AND type = 'index' ORDER BY name"
 
 
@@ -73,16 +76,22 @@ async def test_a_ledger_of_a_newer_version_is_not_opened(ledger_path: Path) -> N
         SqliteStore(ledger_path)
 
 
-def test_triggers_that_an_earlier_version_made_are_replaced(ledger_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("step", "tables"), [(m0014_newest_days_first, ENDED_TABLES), (m0020_short_triggers, TABLES)]
+)
+def test_triggers_that_an_earlier_version_made_are_replaced(
+    ledger_path: Path, step: Callable[[Database], None], tables: Sequence[RollupTable]
+) -> None:
     ledger_path.parent.mkdir()
     earlier = Migrations("tollgate")
-    for step in STEPS[: STEPS.index(m0014_newest_days_first)]:
-        earlier()(step)
-    names = [f"{table.name}_{event}" for table in ENDED_TABLES for event in ("INSERT_NEW", "DELETE_OLD")]
+    for one in STEPS[: STEPS.index(step)]:
+        earlier()(one)
+    names = [f"{table.name}_{event}" for table in tables for event in ("INSERT_NEW", "DELETE_OLD")]
     with second_connection(ledger_path) as before:
         earlier.apply(Database(before))
         for name in names:
             event = name.rpartition("_")[0].rpartition("_")[2]
+            before.execute(f"DROP TRIGGER IF EXISTS {name}")
             before.execute(f"CREATE TRIGGER {name} AFTER {event} ON usage BEGIN SELECT 'earlier'; END")
     open_settle_and_close(ledger_path, "new")
     with second_connection(ledger_path) as after:

@@ -12,7 +12,8 @@ from rig.ledger import make_row
 from rig.rollups import NOW, ROWS, build_all, open_ledger, write
 from sqlite_utils import Database, Migrations
 
-from addon.store.ledger.migration_steps import LARGEST, STEPS, m0007_rollups
+from addon.store.ledger.early_migration_steps import LARGEST, m0007_rollups
+from addon.store.ledger.migration_steps import STEPS
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS, BUCKETS, ENDED_TABLES, TABLES
 from addon.store.ledger.rollups import Progress, build_step, find_wrong, read_progress, repair

@@ -8,7 +8,7 @@ from rig.large import sampled
 from rig.ledger import make_row, read_ids, read_rows, second_connection
 from rig.sqlite_stores import ended
 
-from addon.store.ledger.migration_steps import LARGEST
+from addon.store.ledger.early_migration_steps import LARGEST
 from addon.store.protocol import IllegalRowError, Settlement, Store
 
 

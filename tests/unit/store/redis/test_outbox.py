@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from rig.redis_stores import Rig
-from rig.stores import die, reason_of, request, settlement
+from rig.stores import die, price_fields, priced_request, reason_of, request, settlement
 
 from addon.store.protocol import StoreUnavailable
+from addon.store.redis.keys import LEASES
 from addon.store.redis.outbox import pack_call
 from addon.store.redis.session import drain
+from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import Counter, Limit
+from policies.prices import Prices
 from policies.spend import CounterUse, Hold
 
 EVER = Counter("key:acme/ci", "ever")
@@ -63,6 +66,31 @@ async def test_a_row_that_is_read_twice_is_written_once(rig: Rig) -> None:
     await drain(SecretStr(rig.server.url), rig.location.path)
     assert rig.location.rows().keys() == {"a"}
     assert rig.location.entries() == {"a": -1_560}
+
+
+async def test_the_prices_of_a_machine_without_the_ledger_come_with_its_rows(
+    rig: Rig, tmp_path: Path
+) -> None:
+    store = await rig.open()
+    far = await rig.open(rig.elsewhere(tmp_path))
+    one, other = Prices(1, 1, 1), Prices(2, 2, 2)
+    await far.hold(priced_request("far", one))
+    await far.settle(settlement("far", 0, **price_fields(one)))
+    await far.hold(priced_request("interrupted", other))
+    await far.maintain()
+    await die(far)
+    [lease] = rig.server.command("ZRANGE", LEASES, 0, -1)
+    rig.server.command("ZADD", LEASES, 1, lease)
+    await store.maintain()
+    assert {call_id: row["price_set"] for call_id, row in rig.location.rows().items()} == {
+        "far": price_fields(one)["price_set"],
+        "interrupted": price_fields(other)["price_set"],
+    }
+    kept = {row["hash"]: row["content"] for row in rig.location.select("SELECT * FROM prices")}
+    assert kept == {
+        fields["price_set"]: fields[PRICE_SET_CONTENT] for fields in map(price_fields, (one, other))
+    }
+    assert await rig.location.discrepancies() == []
 
 
 async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig, tmp_path: Path) -> None:

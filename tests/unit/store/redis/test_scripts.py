@@ -108,7 +108,7 @@ def can_be_counted(max_cost: MaxCost, limits: Sequence[Limit]) -> bool:
     return True
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(max_cost=MAX_COSTS, limits=limited())
 @example(
     max_cost=MaxCost(0, 3, 10**12, True),
@@ -140,7 +140,7 @@ def test_a_counter_beyond_the_exact_range_refuses(client: redis.Redis, spent: in
     assert (denial.reason, denial.in_flight) == ("budget_of_prompt", 1)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     limit_rpm=st.sampled_from([1, 3, 400, 401, 2_000]),
     pauses_us=st.lists(st.sampled_from([0, 1_000, 149_000, 151_000, 20_000_000, 61_000_000]), max_size=60),
