@@ -1,7 +1,9 @@
 """``tollgate ledger reconcile``: compares a vendor's own export with the ledger. Source: docs/commands.md."""
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,15 +16,18 @@ from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form
 from addon.commands.readers import load_served_settings, open_ledger
 from addon.commands.usage_options import check_names
-from addon.reconcile.comparison import MAX_CALL_MS, Comparison, compare
+from addon.reconcile.comparison import MAX_CALL_MS, Catalog, Comparison, compare
 from addon.reconcile.export_line import KINDS, Export, Tokens
-from addon.reconcile.ledger_call import LedgerCall, ModelPrices
+from addon.reconcile.ledger_call import FirstAttempt, LedgerCall, ModelPrices
 from addon.reconcile.plan import Plan, make_plan, parse_month
 from addon.settings.settings import Settings
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.provider_calls import select_provider_calls
+from addon.store.ledger.price_sets import read_price_sets
+from addon.store.ledger.provider_calls import select_fallbacks, select_provider_calls
+from policies.allowed_models import fold_slug
 from policies.model import Model
 from policies.money import parse_usd_nanousd
+from policies.price_set import PriceSet
 from policies.prices import Prices
 
 
@@ -38,6 +43,20 @@ def _parse_tolerance(context: click.Context, option: click.Parameter, text: str)
         return parse_usd_nanousd(text)
     except ValueError as error:
         raise click.BadParameter(str(error), context, option) from None
+
+
+def _parse_keys(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, int | None]:
+    """Return the number of each key, None for one without. A name may have "=" in it."""
+    keys: dict[str, int | None] = {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        is_numbered = equals and re.fullmatch("[1-9][0-9]{0,3}", number)
+        keys[name if is_numbered else text] = int(number) if is_numbered else None
+    if not all(keys):
+        raise click.BadParameter("must be NAME or NAME=NUMBER", context, option)
+    return keys
 
 
 def _parse_aliases(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -66,9 +85,11 @@ def _parse_aliases(context: click.Context, option: click.Parameter, texts: tuple
 @click.option(
     "--key",
     "keys",
-    metavar="NAME",
+    metavar="NAME[=NUMBER]",
     multiple=True,
-    help="A key of the gateway, as the export names it. Lines of other keys did not pass the gateway. Repeatable.",
+    callback=_parse_keys,
+    help="A key of the gateway, as the export names it; with its place in platform_keys, it is compared by itself. "
+    "Lines of other keys did not pass the gateway. Repeatable.",
 )
 @click.option(
     "--alias",
@@ -94,7 +115,7 @@ def reconcile(
     provider: str,
     month: str | None,
     mapping_file: Path | None,
-    keys: tuple[str, ...],
+    keys: dict[str, int | None],
     aliases: dict[str, str],
     tolerance_nanousd: int,
     form: Form,
@@ -126,8 +147,8 @@ def _compare(
     aliases: dict[str, str],
 ) -> Comparison:
     models = settings.models.values()
-    prices = {model.slug: _prices_of(model) for model in models}
     places = {model.upstream_model_id: model.slug for model in models if model.provider.name == provider}
+    catalog = Catalog({model.slug: _prices_of_model(model) for model in models}, places)
     path = settings.conf.paths.database
     if not path.exists():
         click.echo(f"There is no ledger yet in {path}: nothing was recorded.", err=True)
@@ -135,20 +156,47 @@ def _compare(
         check_names(conf_file, settings.conf, ledger, Filter(provider=provider))
         since = plan.since - timedelta(milliseconds=MAX_CALL_MS)
         rows = select_provider_calls(ledger, provider, since, plan.until, LedgerCall._fields)
+        kept = {one.hash: one.prices for one in read_price_sets(ledger)}
+        sets = {name: _prices_of(one) for name, one in kept.items() if one is not None}
+        calls, catalog = map(LedgerCall._make, rows), replace(catalog, sets=sets)
+        attempts = _first_attempts(select_fallbacks(ledger, plan.since, plan.until), settings, provider)
         with report_export_errors("the files"):
-            return compare(exports, map(LedgerCall._make, rows), plan, prices, places, aliases)
+            return compare(exports, calls, plan, catalog, aliases, attempts)
 
 
-def _prices_of(model: Model) -> ModelPrices:
-    prices = model.wholesale
+def _first_attempts(
+    fallbacks: Iterable[tuple[str, str, str]], settings: Settings, provider: str
+) -> Iterator[FirstAttempt]:
+    """Yield the attempts of a provider's models that another model followed."""
+    asked = {
+        fold_slug(slug): model for slug, model in settings.models.items() if model.provider.name == provider
+    }
+    for created_at, requested, served in fallbacks:
+        model = asked.get(fold_slug(requested))
+        if model is not None and model.slug != served:
+            yield FirstAttempt(created_at, model.upstream_model_id)
+
+
+def _prices_of_model(model: Model) -> ModelPrices:
+    return _prices_of(model.price_set, _timed_prices(model))
+
+
+def _prices_of(price_set: PriceSet, others: Iterable[Prices] = ()) -> ModelPrices:
+    prices = price_set.wholesale
     return ModelPrices(
         _base_of(prices),
-        model.family.reasoning_beside_completion,
-        [_base_of(one) for one in _inner_prices(prices)],
+        price_set.reasoning_beside,
+        [_base_of(one) for one in (*_inner_prices(prices), *others)],
         charges_tools=bool(prices.per_search_microusd_per_m or prices.per_call_microusd_per_m),
         search_picousd=prices.per_search_microusd_per_m,
         long_prompt_tokens=prices.tiers[0].above_prompt_tokens if prices.tiers else None,
     )
+
+
+def _timed_prices(model: Model) -> Iterator[Prices]:
+    for one in model.timed:
+        yield one.wholesale
+        yield from _inner_prices(one.wholesale)
 
 
 def _base_of(prices: Prices) -> Tokens:

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from addon.commands.readers import read_regular_file
 from addon.reconcile.export_line import Export, ExportError
 from addon.reconcile.formats import read_export
 from addon.reconcile.mapped_export import ColumnMapping, parse_mapping
@@ -48,8 +49,7 @@ def _read_mapping(file: Path) -> ColumnMapping:
 
 
 def _read_bytes(file: Path, most: int) -> bytes:
-    with file.open("rb") as opened:
-        content = opened.read(most + 1)
+    content = read_regular_file(file, most)
     if len(content) > most:
         raise ExportError(f"is larger than {most // 1024} KiB; export fewer days at once")
     return content

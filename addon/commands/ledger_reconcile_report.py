@@ -10,7 +10,7 @@ from addon.reconcile.export_line import Tokens
 from addon.reconcile.plan import Plan
 from addon.text.table import Table
 from addon.text.table_formats import format_csv, format_json
-from addon.text.unprintable import escape_unprintable
+from addon.text.unprintable import escape_line
 from policies.money import format_nanousd, format_nanousd_rounded
 
 GROUP_COLUMNS: Final = ("day", "model", "key", "export_nanousd", "ledger_nanousd", "difference_nanousd")
@@ -77,9 +77,12 @@ def _format_end(comparison: Comparison, plan: Plan, tolerance_nanousd: int) -> I
     )
     for note in plan.notes:
         yield f"note: {note}"
+    for (model, are_of_today), amount in comparison.sum_stale_prices().items():
+        then = "still has the prices that the calls had" if are_of_today else "has other prices since then"
+        yield f"stale price: {escape_line(model) or 'all models'}, {_usd(amount)}: the catalog {then}"
     for group in comparison.groups:
         if not group.is_valued:
-            name = escape_unprintable(group.model)
+            name = escape_line(group.model)
             yield f"not valued: {group.day} {name}: it has tokens, but no cost, and no price is known"
     unsettled = comparison.unsettled_nanousd
     word = "within" if unsettled <= tolerance_nanousd else "above"
@@ -127,6 +130,7 @@ def _group_object(group: Group) -> dict[str, Any]:
         "export_calls": group.export_calls,
         "ledger_calls": group.ledger_calls,
         "is_valued": group.is_valued,
+        "prices_are_of_today": group.are_of_today,
         "causes": dict(group.causes),
     }
 

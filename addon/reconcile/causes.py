@@ -12,6 +12,7 @@ from addon.reconcile.export_line import Tokens
 from addon.reconcile.ledger_call import (
     ESTIMATED,
     FAILED,
+    FAILED_ATTEMPT,
     RESENT,
     WAS_INTERRUPTED,
     ZERO,
@@ -43,6 +44,7 @@ CAUSES: Final = (
         WAS_INTERRUPTED,
         ZERO,
         FAILED,
+        FAILED_ATTEMPT,
         OTHER_KIND,
         END_OF_DAY,
         WRONG_TIER,
@@ -86,7 +88,7 @@ def explain_group(
     if not theirs.lines:
         _give_missing(found, ours)
     elif not ours.calls:
-        _give_outside(found, theirs, ours)
+        _give_outside(found, theirs, ours, largest_nanousd)
     elif _is_as_reported(theirs, ours):
         found.give(WRONG_TIER if theirs.tier_cost_nanousd() else STALE_PRICE, found.left)
     elif tokens is not None and prices is not None:
@@ -141,10 +143,12 @@ def _give_missing(found: _Difference, ours: CallSums) -> None:
     found.give(MISSING, rest)
 
 
-def _give_outside(found: _Difference, theirs: VendorSums, ours: CallSums) -> None:
+def _give_outside(found: _Difference, theirs: VendorSums, ours: CallSums, largest_nanousd: int) -> None:
     # Where the vendor's searches have no model, those of the ledger are here, and no call is.
     found.give(TOOLS, theirs.tools_nanousd - ours.cost_nanousd)
     rest = found.take(END_OF_DAY, found.left, ours.arriving_nanousd)
+    attempts = ours.suspect(FAILED_ATTEMPT).calls
+    rest = found.take(FAILED_ATTEMPT, rest, attempts * (largest_nanousd or abs(rest)))
     if rest > 0:
         found.give(OUTSIDE, rest)
 
@@ -219,7 +223,7 @@ def _take_calls(
     part = found.take(RESENT, part, _resent_nanousd(theirs, ours))
     left = ours.suspect(ESTIMATED)
     part = found.take(ESTIMATED, part, max(left.cost_nanousd, left.calls * most), left.cost_nanousd)
-    for cause in (WAS_INTERRUPTED, ZERO, FAILED):
+    for cause in (WAS_INTERRUPTED, ZERO, FAILED, FAILED_ATTEMPT):
         part = found.take(cause, part, ours.suspect(cause).calls * most)
     return found.take(END_OF_DAY, part, ours.arriving_nanousd, ours.crossing_nanousd)
 
@@ -237,7 +241,8 @@ def _has_more_calls(theirs: VendorSums, ours: CallSums) -> bool:
     """Return whether the vendor counted more calls than the ledger explains. Without a count, more tokens prove it."""
     if theirs.requests is None:
         return True
-    return theirs.requests > ours.calls - ours.suspect(FAILED).calls + ours.suspect(RESENT).calls
+    more = ours.suspect(RESENT).calls + ours.suspect(FAILED_ATTEMPT).calls
+    return theirs.requests > ours.calls - ours.suspect(FAILED).calls + more
 
 
 def _give_prices(

@@ -7,14 +7,15 @@ from typing import Final, NamedTuple
 
 from addon.reconcile.export_line import NO_TOKENS, Tokens, name_tier
 from policies.exchange import INTERRUPTED
-from policies.model import Usage
 from policies.money import count_billable_output
+from policies.usage import Usage
 
 RESENT: Final = "resent"
 ESTIMATED: Final = "left stream estimated"
 WAS_INTERRUPTED: Final = "interrupted"
 ZERO: Final = "provider's zero"
 FAILED: Final = "failed here"
+FAILED_ATTEMPT: Final = "failed attempt"
 
 
 class LedgerCall(NamedTuple):
@@ -37,6 +38,15 @@ class LedgerCall(NamedTuple):
     reported_nanousd: int | None = None
     searches: int | None = None
     service_tier: str | None = None
+    price_set: str | None = None
+    platform_key: int | None = None
+
+
+class FirstAttempt(NamedTuple):
+    """An attempt that failed before a fallback of another provider, whose row has the fallback alone."""
+
+    created_at: str
+    upstream_model_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +83,9 @@ class Suspect:
 class CallSums:
     """The sums of the calls of one group.
 
-    ``counted_calls`` have counts of the provider's, ``tier_calls`` have another tier. ``crossing_nanousd`` is
-    the cost of calls that began here and ended on the next day, ``arriving_nanousd`` that of those from the day before.
+    ``price_sets`` and ``slugs`` have how many calls name each. ``counted_calls`` have counts of the provider's,
+    ``tier_calls`` have another tier. ``crossing_nanousd`` is the cost of calls that began here and ended on the next
+    day, ``arriving_nanousd`` that of those from the day before.
     """
 
     calls: int = 0
@@ -89,12 +100,15 @@ class CallSums:
     arriving_nanousd: int = 0
     suspects: dict[str, Suspect] = field(default_factory=dict)
     slugs: Counter[str] = field(default_factory=Counter)
+    price_sets: Counter[str] = field(default_factory=Counter)
 
     def add(self, call: LedgerCall, prices: ModelPrices | None) -> None:
         """Count one call."""
         cost_nanousd = call.wholesale_nanousd
         self.calls += 1
         self.slugs[call.model_slug] += 1
+        if call.price_set is not None:
+            self.price_sets[call.price_set] += 1
         self.cost_nanousd += cost_nanousd
         self.tokens = self.tokens.plus(tokens_of(call, prices is not None and prices.reasoning_beside))
         if call.reported_nanousd is not None:

@@ -6,7 +6,7 @@ Days are UTC. Sources: developers.openai.com/api/docs/api-reference/usage; help.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from addon.reconcile.export_line import LONG_CONTEXT, ExportLine, Tokens, name_tier
+from addon.reconcile.export_line import ExportLine, Tokens, name_tier
 from addon.reconcile.records import Record
 
 TIME: Final = frozenset({"start_time", "end_time"})
@@ -45,20 +45,20 @@ def read_usage(records: Iterable[Record]) -> Iterator[ExportLine]:
 
 
 def read_costs(records: Iterable[Record]) -> Iterator[ExportLine]:
-    """Yield the cost of each line item: "MODEL, DIRECTION[, long context]"."""
+    """Yield the cost of each line item: "MODEL, DIRECTION[, long context]". A service tier may be at any place."""
     for record in records:
         if not record.text("amount_value"):
             continue  # A day without cost.
         record.require_usd("amount_currency")
-        model, _, rest = record.text("line_item").partition(",")
-        direction, _, suffix = rest.strip().partition(",")
-        kind = _KINDS.get(direction.strip())
+        model, *parts = [part.strip() for part in record.text("line_item").split(",")]
+        kind = next((_KINDS[part] for part in parts if part in _KINDS), None)
+        tiers = [part for part in parts if part not in _KINDS] if kind else []
         in_tokens = record.text("quantity") and record.text("quantity_unit") in ("tokens", "")
         yield ExportLine(
             record.day("start_time"),
-            model.strip() or None,
+            model or None,
             record.text("api_key_id") or None,
-            name_tier(LONG_CONTEXT if suffix.strip() == LONG_CONTEXT else suffix),
+            name_tier(*tiers),
             kind,
             Tokens.of_kind(kind, record.count("quantity")) if kind and in_tokens else None,
             record.amount("amount_value"),

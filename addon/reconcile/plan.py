@@ -1,8 +1,9 @@
 """``Plan``: which days are compared, in which time zone, and by what. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from addon.reconcile.export_line import Export, ExportError, ExportLine
@@ -19,6 +20,7 @@ class Plan:
     | ``by_model`` | whether the export is grouped by model |
     | ``tools_apart`` | whether searches have lines without a model |
     | ``keys`` | the vendor's names of the gateway's keys, empty for all |
+    | ``numbered`` | those of them that are compared by themselves, each with the number of the platform key |
     | ``notes`` | what the operator should know |
     """
 
@@ -30,6 +32,7 @@ class Plan:
     tools_apart: bool
     keys: frozenset[str]
     notes: Sequence[str]
+    numbered: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def since(self) -> datetime:
@@ -55,13 +58,24 @@ class Plan:
             return self.first.isoformat()[:7] <= day <= self.last.isoformat()[:7]
         return self.first.isoformat() <= day <= self.last.isoformat()
 
-    def is_of_gateway(self, line: ExportLine) -> bool:
-        """Return whether a line is of a key of the gateway, as far as the export says."""
-        return not self.keys or line.key in self.keys
+    def key_of(self, line: ExportLine) -> str:
+        """Return the key that a line is compared for: a numbered one, another's, or "" for the rest of the gateway."""
+        if number := self.numbered.get(line.key or ""):
+            return self.key_numbered(number)
+        return "" if not self.keys or line.key in self.keys else (line.key or "no key")
+
+    def key_numbered(self, number: int | None) -> str:
+        """Return the key that calls with a platform key are compared for: of a rotated one the first name."""
+        return next((name for name, known in self.numbered.items() if known == number), "")
 
 
-def make_plan(exports: Sequence[Export], month: str | None, keys: Sequence[str]) -> Plan:
-    """Return what can be compared. Raises ``ExportError``."""
+def make_plan(
+    exports: Sequence[Export], month: str | None, keys: Mapping[str, int | None] = MappingProxyType({})
+) -> Plan:
+    """Return what can be compared. Raises ``ExportError``.
+
+    ``keys`` are the vendor's names of the gateway's keys, each with the number of the platform key, if that is known.
+    """
     zones = {export.time_zone for export in exports}
     if len(zones) > 1:
         raise ExportError(f"the files have days of different time zones: {', '.join(sorted(zones))}")
@@ -76,6 +90,9 @@ def make_plan(exports: Sequence[Export], month: str | None, keys: Sequence[str])
         tools_apart=any(line.is_tool and not line.model for line in lines),
         keys=_known_keys(exports, keys),
         notes=_notes(exports, lines, keys),
+        numbered={
+            name: number for name, number in keys.items() if number is not None and _have_keys(exports)
+        },
     )
     if exports and lines and not any(plan.has_day(line.day) for line in lines):
         raise ExportError(f"nothing in it is of {month}; export that month")
@@ -98,7 +115,7 @@ def _last_of_month(first: date) -> date:
     return (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
 
 
-def _known_keys(exports: Sequence[Export], keys: Sequence[str]) -> frozenset[str]:
+def _known_keys(exports: Sequence[Export], keys: Iterable[str]) -> frozenset[str]:
     """Return the keys to tell apart: none where an export has no keys, because the others then can't be subtracted."""
     if not _have_keys(exports):
         return frozenset()
@@ -112,14 +129,14 @@ def _have_keys(exports: Sequence[Export]) -> bool:
     return all(any(line.key for line in export.lines) for export in exports if export.lines)
 
 
-def _notes(exports: Sequence[Export], lines: Sequence[ExportLine], keys: Sequence[str]) -> list[str]:
+def _notes(exports: Sequence[Export], lines: Sequence[ExportLine], keys: Collection[str]) -> list[str]:
     notes = []
     if lines and not any(line.model for line in lines):
         notes.append("the export is not grouped by model: only sums of days are compared; group it by model")
     if keys and lines and not _have_keys(exports):
         notes.append("an export has no keys, so --key has no effect")
     if not any(line.cost_nanousd is not None for line in lines) and lines:
-        notes.append("the export has no costs: its tokens are valued at the prices of the catalog")
+        notes.append("the export has no costs: its tokens are valued at the prices that the calls had")
     if any(export.has_more for export in exports[-1:]):
         notes.append("the last file says has_more: a further page may be missing")
     return notes

@@ -3,28 +3,26 @@
 import csv
 import io
 import json
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from click import ClickException
 from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
-from rig.ledger import make_row
+from rig.ledger import make_priced_row, make_row
+from rig.reconciled import LEDGERS, PRICES
 from rig.settings_files import write_files
 from rig.usage_report import write_rows
+from rig.vendor_exports import MAPPING_TEXTS, SAMPLES, SAMPLES_READ
 
 from addon.commands.ledger import ledger
-from addon.commands.ledger_reconcile_files import MAX_FILE_BYTES, read_exports
 from addon.reconcile.export_line import Tokens
 from addon.reconcile.ledger_call import LedgerCall
-from unit.reconcile.test_comparison import LEDGERS, PRICES
-from unit.reconcile.test_formats import MAPPING_TEXTS, SAMPLES, SAMPLES_READ
+from policies.exchange import PRICE_SET_CONTENT
+from policies.prices import Prices
 
 COSTS, USAGE = SAMPLES / "openai_costs.json", SAMPLES / "openai_usage_completions.json"
+
+
 MODELS = """
 ["terra"]
 provider = "OPENAI"
@@ -238,79 +236,44 @@ def test_a_mapping_reads_another_vendors_file(conf: Path, tmp_path: Path) -> Non
     assert (result.exit_code, "Differences" in result.stdout) == (0, False)
 
 
-def test_bad_files_are_refused_by_name_place_and_cure(conf: Path, tmp_path: Path) -> None:
-    cases: list[tuple[str, bytes, str]] = [
-        ("empty.csv", b"", "the file is empty; export it again"),
-        (
-            "excel.csv",
-            b"PK\x03\x04...",
-            "is a ZIP archive or an Excel file; unpack it, or save the table as CSV",
-        ),
-        ("wide.csv", "a,b".encode("utf-16"), "is UTF-16; save it as UTF-8"),
-        ("latin.csv", b"a,b\n\xe9,1\n", "line 2: byte 4 is no UTF-8; save it as UTF-8"),
-        (
-            "cents.csv",
-            b"usage_date_utc,cost_usd\n2026-10-14,x\n",
-            'line 2, column cost_usd: "x" is not an amount',
-        ),
-        ("page.json", b'{"data": [], "has_more": true}', "a format that is not known"),
-        (
-            "more.json",
-            COSTS.read_bytes().replace(b'"has_more": false', b'"has_more": true'),
-            "has_more is true",
-        ),
-    ]
-    for name, content, reason in cases:
-        file = tmp_path / name
-        file.write_bytes(content)
-        result = run(conf, file)
-        assert result.exit_code == 1
-        assert f"Error: {file}: " in result.stderr
-        assert reason in result.stderr
-
-
-def test_a_file_that_is_too_large_or_twice_there_is_refused(conf: Path, tmp_path: Path) -> None:
-    large = tmp_path / "large.csv"
-    with large.open("wb") as opened:
-        opened.truncate(MAX_FILE_BYTES + 1)
-    assert "is larger than 65536 KiB; export fewer days at once" in run(conf, large).stderr
-    copy = tmp_path / "copy.json"
-    copy.write_bytes(COSTS.read_bytes())
-    assert f"{copy}: is the same as {COSTS}; name it once" in run(conf, COSTS, copy).stderr
-    mapping = tmp_path / "columns.toml"
-    mapping.write_text("[columns]\nx = 1\n")
-    assert f"{mapping}: columns: must be a table of texts" in run(conf, COSTS, "--columns", mapping).stderr
-    assert f"{tmp_path}: is a directory" in run(conf, tmp_path).stderr.lower()
-    assert f"{tmp_path}/none.csv: no such file" in run(conf, tmp_path / "none.csv").stderr.lower()
-
-
-@given(
-    st.binary(max_size=60),
-    st.sampled_from([b"", b"\xef\xbb\xbf", b"Date,Slug,Usage,Prompt Tokens\n", b'{"data": [']),
+@pytest.mark.parametrize(
+    ("number", "causes"),
+    [(2, {"wrong tier"}), (1, {"wrong tier", "did not pass the gateway", "stale price", "unknown"})],
 )
-def test_no_bytes_make_the_command_fail(content: bytes, start: bytes) -> None:
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "export"
-        file.write_bytes(start + content)
-        with suppress(ClickException):
-            read_exports([file], None)
-        with suppress(ClickException):
-            read_exports([file], file)
+def test_a_key_with_a_number_is_compared_with_the_calls_that_had_it(
+    tmp_path: Path, number: int, causes: set[str]
+) -> None:
+    conf = conf_with(MODELS, tmp_path)
+    first, second, long, *_ = CALLS
+    numbers = {"terra-a": 1, "terra-b": number, "long": 2}
+    write_rows(conf, [one | {"platform_key": numbers[one["id"]]} for one in (first, second, long)])
+    result = run(conf, COSTS, "--key", "key_a1=1", "--key", "key_b2=2", "--json")
+    groups = json.loads(result.stdout)["groups"]
+    assert {group["key"] for group in groups} == {"key_a1", "key_b2"}
+    assert {cause for group in groups for cause in group["causes"]} == causes
 
 
-WRONG_OPTIONS = {
-    ("--provider", "OPENAY"): 'unknown provider "OPENAY"',
-    ("--month", "2026-13"): "'2026-13' is not a month such as 2026-10",
-    ("--month", "2026-1"): "is not a month",
-    ("--month", "2026-09"): "nothing in it is of 2026-09; export that month",
-    ("--tolerance", "-1"): "Invalid value for '--tolerance'",
-    ("--alias", "x"): "must be VENDORS_NAME=UPSTREAM_MODEL_ID",
-    ("--key", "key_zz"): 'no line has the key "key_zz"; the keys are key_a1, key_b2',
-}
+@pytest.mark.parametrize("key", ["key_a1=0", "key_a1=x", "key=b=1x"])
+def test_an_equals_sign_may_be_a_part_of_a_name(conf: Path, key: str) -> None:
+    assert f'no line has the key "{key}"' in run(conf, COSTS, "--key", key).stderr
 
 
-@pytest.mark.parametrize("options", WRONG_OPTIONS)
-def test_wrong_options_are_refused_by_name(conf: Path, options: tuple[str, ...]) -> None:
-    result = run(conf, COSTS, *options)
-    assert result.exit_code != 0
-    assert WRONG_OPTIONS[options] in result.stderr
+@pytest.mark.parametrize(
+    ("today", "words"),
+    [("1.9", "still has the prices that the calls had"), ("2", "has other prices since then")],
+)
+def test_a_stale_price_is_that_of_the_calls_and_the_catalog_of_today_may_have_another(
+    tmp_path: Path, today: str, words: str
+) -> None:
+    """1,200,000 tokens at $1.90 a million in place of $2: $0.12 too little."""
+    conf = conf_with(
+        MODELS.replace('input_price_per_m = "2"\n', f'input_price_per_m = "{today}"\n'), tmp_path
+    )
+    priced = make_priced_row(prices=Prices(1_900_000, 200_000, 12_000_000, 2_500_000))
+    first, second, long, *_ = CALLS
+    stale = first | {name: priced[name] for name in ("price_set", PRICE_SET_CONTENT)}
+    # The set of most calls counts.
+    stale_second = second | {"price_set": priced["price_set"]}
+    write_rows(conf, [stale | {"wholesale_nanousd": 4_740_000_000}, stale_second, long])
+    result = run(conf, COSTS)
+    assert f"stale price: gpt-5.6-terra, 0.12 USD: the catalog {words}\n" in result.stdout

@@ -2,49 +2,14 @@
 
 import json
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rig.vendor_exports import MAPPINGS, SAMPLES, SAMPLES_READ, read, sample
 
 from addon.reconcile.export_line import Export, ExportError, Tokens
 from addon.reconcile.formats import FORMATS, read_export
-from addon.reconcile.mapped_export import parse_mapping
-
-SAMPLES = Path(__file__).parent / "samples"
-_AMOUNT = """
-[columns]
-day = "start_time_iso"
-model = "model"
-key = "api_key_name"
-kind = "type"
-amount = "amount"
-unit_price_usd = "price"
-[kinds]
-request_count = "requests"
-input_cache_hit_tokens = "cached_input"
-input_cache_miss_tokens = "input"
-output_tokens = "output"
-"""
-_COST = """
-[columns]
-day = "start_time_iso"
-model = "model"
-cost_usd = "cost"
-currency = "currency"
-"""
-MAPPING_TEXTS = {"deepseek_amount.csv": _AMOUNT, "deepseek_cost.csv": _COST}
-MAPPINGS = {name: parse_mapping(text) for name, text in MAPPING_TEXTS.items()}
-DEEPSEEK_AMOUNT = MAPPINGS["deepseek_amount.csv"]
-
-
-def sample(name: str) -> str:
-    return (SAMPLES / name).read_text(encoding="utf-8")
-
-
-def read(name: str) -> Export:
-    return read_export(sample(name), MAPPINGS.get(name))
 
 
 def tokens_of(export: Export) -> Tokens:
@@ -52,32 +17,6 @@ def tokens_of(export: Export) -> Tokens:
     for line in export.lines:
         total = total.plus(line.tokens or Tokens())
     return total
-
-
-_OPENAI = Tokens(1_550_000, 800_000, 200_000, 161_000)
-_ANTHROPIC = Tokens(1_650_000, 2_000_000, 400_000, 202_000)
-_GOOGLE = Tokens(1_000_000, 400_000, 0, 128_000)
-_ROUTED = Tokens(1_900, 0, 0, 200)
-_NO_TOKENS = Tokens()
-
-# The format, the nano-USD, the tokens and the calls of each sample.
-SAMPLES_READ = {
-    "openai_usage_completions.json": ("OpenAI usage (JSON)", 0, _OPENAI, 433),
-    "openai_completions_usage.csv": ("OpenAI usage (CSV)", 0, _OPENAI, 433),
-    "openai_costs.json": ("OpenAI costs (JSON)", 6_822_500_000, _OPENAI, 0),
-    "openai_cost.csv": ("OpenAI costs (CSV)", 6_822_500_000, _OPENAI, 0),
-    "anthropic_usage_messages.json": ("Anthropic usage report (JSON)", 0, _ANTHROPIC, 0),
-    "anthropic_tokens.csv": ("Anthropic usage (CSV)", 0, _ANTHROPIC, 0),
-    "anthropic_cost_report.json": ("Anthropic cost report (JSON)", 6_550_000_000, _NO_TOKENS, 0),
-    "anthropic_cost.csv": ("Anthropic costs (CSV)", 6_440_000_000, _NO_TOKENS, 0),
-    "google_cost_table.csv": ("Google cost table (CSV)", 1_245_000_000, _GOOGLE, 0),
-    "google_reports.csv": ("Google report (CSV)", 1_245_000_000, _GOOGLE, 0),
-    "openrouter_activity.json": ("OpenRouter activity (JSON)", 2_100_000, _ROUTED, 2),
-    "openrouter_activity_by_day.csv": ("OpenRouter activity (CSV)", 2_100_000, _ROUTED, 2),
-    "openrouter_activity.csv": ("OpenRouter generations (CSV)", 2_100_000, Tokens(1_400, 500, 0, 200), 2),
-    "deepseek_amount.csv": ("mapped columns", 1_206_000, Tokens(2_000, 1_000, 0, 500), 3),
-    "deepseek_cost.csv": ("mapped columns", 1_206_000, _NO_TOKENS, 0),
-}
 
 
 def test_every_sample_is_tested() -> None:
@@ -109,6 +48,27 @@ def test_tiers_and_tools_have_their_names() -> None:
     [search] = [line for line in read("anthropic_cost_report.json").lines if line.is_tool]
     assert (search.model, search.cost_nanousd) == (None, 120_000_000)
     assert {line.tier for line in read("anthropic_cost.csv").lines} == {None, "1h cache"}
+
+
+@pytest.mark.parametrize(
+    ("line_item", "model", "kind", "tier"),
+    [
+        ("gpt-5.4, input", "gpt-5.4", "input", None),
+        ("gpt-5.4, output, long context", "gpt-5.4", "output", "long context"),
+        ("gpt-5.4, cached input, flex", "gpt-5.4", "cached_input", "flex"),
+        ("gpt-5.4, priority, input", "gpt-5.4", "input", "priority"),
+        ("gpt-5.4, flex, input, long context", "gpt-5.4", "input", "flex long context"),
+        ("gpt-5.4, web search", "gpt-5.4", None, None),
+        ("web search", "web search", None, None),
+    ],
+)
+def test_a_line_item_of_openai_has_its_direction_at_any_place(
+    line_item: str, model: str, kind: str | None, tier: str | None
+) -> None:
+    columns = "start_time,end_time,amount_value,amount_currency,line_item,quantity,quantity_unit"
+    [line] = read_export(f'{columns}\n1791936000,1792022400,1,usd,"{line_item}",1000,tokens\n', None).lines
+    assert (line.model, line.kind, line.tier, line.is_tool) == (model, kind, tier, kind is None)
+    assert line.tokens == (Tokens.of_kind(kind, 1000) if kind else None)
 
 
 def test_days_without_use_are_known() -> None:
@@ -184,7 +144,7 @@ CELLS = st.one_of(
 @given(st.sampled_from(HEADERS), st.lists(st.lists(CELLS, max_size=8).map(",".join), max_size=6))
 def test_no_csv_file_makes_the_reader_fail(header: str, rows: list[str]) -> None:
     text = "\n".join([header, *rows])
-    for mapping in (None, DEEPSEEK_AMOUNT):
+    for mapping in (None, MAPPINGS["deepseek_amount.csv"]):
         with suppress(ExportError):
             export = read_export(text, mapping)
             assert all(len(line.day) in (7, 10) for line in export.lines)
@@ -205,7 +165,7 @@ JSON = st.recursive(
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=8), max_size=4), st.booleans())
 def test_no_json_file_makes_the_reader_fail(items: list[object], is_bucket: bool) -> None:
     document = {"data": [{"start_time": 1791936000, "results": items}] if is_bucket else items}
-    for mapping in (None, DEEPSEEK_AMOUNT):
+    for mapping in (None, MAPPINGS["deepseek_amount.csv"]):
         with suppress(ExportError):
             read_export(json.dumps(document), mapping)
 
