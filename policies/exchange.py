@@ -11,10 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.call_stages import MOVES, IllegalMoveError, Stage, UnsentEnd
-from policies.model import Key, Usage, Workspace
+from policies.model import Key, Workspace
 from policies.route import Route, Target
 from policies.spend import Hold
 from policies.trace_context import TraceContext, make_span_id
+from policies.usage import Usage
 from policies.utc_time import format_utc
 
 UsageSource = Literal["provider", "estimated", "none"]
@@ -26,6 +27,8 @@ CLIENT_DISCONNECTED = "client_disconnected"
 """The error code of a call whose client left before it ended."""
 INTERRUPTED = "interrupted"
 """The error code of a call that the gateway did not wait for: it stopped, or was killed."""
+PRICE_SET_CONTENT = "price_set_content"
+"""What a ledger row carries to the table ``prices``. So a row can be priced wherever it is written."""
 
 
 class NotKnown:
@@ -135,7 +138,7 @@ class Exchange(Struct, frozen=True):
         return replace(self, stage=stage, route=route, target=first, next_target=first)
 
     def with_next_target(self, target: Target) -> Self:
-        """Return the same call with ``target`` as the next one. It may differ only in its secret."""
+        """Return the same call with ``target`` as the next one. It may differ only in its secret and its prices."""
         return replace(self, next_target=target)
 
     def with_hold(self, hold: Hold) -> Self:
@@ -175,9 +178,12 @@ class Exchange(Struct, frozen=True):
             raise IllegalMoveError(f"call {self.id}: nothing can be sent again at {self.stage}")
         return replace(self, resends=self.resends + 1)
 
-    def with_answer_of_first(self) -> Self:
-        """Return the same call with the failure of its first attempt as its answer."""
-        return replace(self, answered_by=1, target=self.route.targets[0])
+    def with_answer_of_first(self, sent: Target | None) -> Self:
+        """Return the same call with the failure of its first attempt as its answer.
+
+        ``sent`` is the target of that attempt, with its prices and its key, None where it could not be sent.
+        """
+        return replace(self, answered_by=1, target=sent or self.route.targets[0])
 
     def answer(self, status: int, error_code: str | None) -> Self:
         """Return the same call with its answer, or its failure, final."""
@@ -238,9 +244,14 @@ class Exchange(Struct, frozen=True):
         return interrupted.ledger_row(self.started_s)
 
     def ledger_row(self, now_s: float) -> dict[str, Any]:
-        """Return the row of the ``usage`` table (docs/ledger.md). ``now_s`` is of the same clock as ``started_s``."""
+        """Return the row of the ``usage`` table (docs/ledger.md), and the content of its price set.
+
+        ``now_s`` is of the same clock as ``started_s``.
+        """
         target, usage, first_byte_s = self.target, self.usage, self.first_byte_s
         model, started_s = target.model, self.started_s
+        # A customer's own key is charged by the customer's provider: no price of ours applies.
+        prices = model.price_set if target.mode == "payg" else None
         return {
             "id": self.id,
             "created_at": format_utc(self.created_at),
@@ -279,4 +290,7 @@ class Exchange(Struct, frozen=True):
             "audio_output_tokens": usage.audio_output_tokens,
             "searches": usage.searches,
             "service_tier": usage.service_tier,
+            "price_set": prices and prices.hash,
+            "platform_key": target.platform_key,
+            PRICE_SET_CONTENT: prices and prices.content,
         }

@@ -1,22 +1,23 @@
-"""The values that decisions use: providers, models, workspaces and usage. All are frozen.
+"""The values that decisions use: providers, models and workspaces. All are frozen.
 
 Money is in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, costs in nano-USD (10⁻⁹ USD).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from msgspec import Struct
 from pydantic import SecretStr
 
 from policies.allowed_models import AllowedModels
 from policies.family import CUSTOM_FAMILY, Family
 from policies.keywords import Keywords, make_keywords
-from policies.prices import Prices
+from policies.price_set import PriceSet
+from policies.price_times import TimedPrices, find_in_force, list_timed_prices
+from policies.prices import MAX_SEARCHES, Prices
 from policies.utc_time import format_utc
 
 Plan = Literal["standard", "pro"]
@@ -28,7 +29,6 @@ Auth = Literal[
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
-
 
 NO_SECRET: Final = SecretStr("")
 """The secret for a provider that takes no key. No header is sent for it."""
@@ -49,6 +49,7 @@ class Provider:
     | ``headers`` | sent with each call, names in lower case; they are no secrets |
     | ``custom_family`` | the family of its models outside the catalog |
     | ``skipped_keys`` | places in the operator's list whose key is not set, or is the same as an earlier one |
+    | ``service_tier`` | the one that a call with a platform key asks for where its client asks for none |
     | ``unset_variables`` | environment variables in the operator's list that are not set |
     """
 
@@ -65,6 +66,7 @@ class Provider:
     custom_family: Family = CUSTOM_FAMILY
     skipped_keys: frozenset[int] = frozenset()
     unset_variables: tuple[str, ...] = ()
+    service_tier: str | None = None
 
     @property
     def key_places(self) -> Mapping[SecretStr, int]:
@@ -96,6 +98,9 @@ class Model:
     ``max_completion_tokens`` is the catalog hard maximum of the contract, None outside the catalog. ``context_window``
     is the most tokens of prompt and completion together, None where the catalog does not say. With ``cost``
     ``"reported"``, the wholesale cost is the one that the provider reports; ``markup_percent`` is for that.
+    ``price_set`` is made of the prices and of what else decides a cost.
+    ``max_searches`` is how many searches of one call its provider may charge for.
+    ``wholesale`` and ``retail`` hold where none of ``timed`` does.
     """
 
     slug: str
@@ -111,6 +116,31 @@ class Model:
     cost: Literal["computed", "reported"] = "computed"
     markup_percent: Decimal = Decimal(0)
     lacks: frozenset[str] = frozenset()
+    timed: tuple[TimedPrices, ...] = ()
+    max_searches: int = MAX_SEARCHES
+    price_set: PriceSet = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        beside = self.family.reasoning_beside_completion
+        price_set = PriceSet(self.wholesale, self.retail, self.markup_percent, self.cost, beside)
+        object.__setattr__(self, "price_set", price_set)
+
+    def at(self, moment: datetime) -> "Model":
+        """Return the model with the prices that hold at ``moment``, and no others."""
+        return self.with_prices(find_in_force(self.timed, moment)) if self.timed else self
+
+    def with_prices(self, in_force: TimedPrices | None) -> "Model":
+        """Return the model with one of its ``timed`` prices, or with those that have no time, and no others."""
+        priced = in_force or self
+        return replace(self, wholesale=priced.wholesale, retail=priced.retail, timed=())
+
+    def list_wholesale(self) -> dict[str, int | None]:
+        """Return all wholesale prices by their keys of models.toml."""
+        return list_timed_prices(self.wholesale, [(one.place, one.wholesale) for one in self.timed])
+
+    def list_retail(self) -> dict[str, int | None]:
+        """Return all retail prices by their keys of models.toml."""
+        return list_timed_prices(self.retail, [(one.place, one.retail) for one in self.timed])
 
     @property
     def needs_own_key(self) -> bool:
@@ -251,28 +281,3 @@ class Workspace:
         """Return the customer's own key for ``provider`` if its routing is on, else None."""
         byok = self.byok.get(provider.name)
         return byok if byok and byok.routing else None
-
-
-class Usage(Struct, frozen=True, gc=False):
-    """The counts that a provider reported. A count that it did not report is None, never zero.
-
-    ``cache_write_1h_tokens`` are those of ``cache_write_tokens`` that are kept for an hour, ``cached_audio_tokens``
-    those of ``cached_tokens`` that are sound. ``service_tier`` is in lower case. ``reported_nanousd`` is the provider's
-    own cost of the call.
-    Source: contract, "usage object"; docs/usage.md.
-    """
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cache_write_1h_tokens: int | None = None
-    audio_input_tokens: int | None = None
-    cached_audio_tokens: int | None = None
-    image_input_tokens: int | None = None
-    audio_output_tokens: int | None = None
-    searches: int | None = None
-    service_tier: str | None = None
-    reported_nanousd: int | None = None

@@ -18,19 +18,25 @@ from operator import mul
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from policies.model import Model, Usage
-from policies.prices import KINDS, NORMAL_SERVICE_TIERS, PRICE_FIELDS, PROMPT_KINDS, Prices
+from policies.price_set import PriceSet
+from policies.prices import KINDS, MAX_SEARCHES, NORMAL_SERVICE_TIERS, PRICE_FIELDS, PROMPT_KINDS, Prices
+from policies.usage import Usage
 
 # One dollar a token. A higher price is certainly a wrong decimal point.
 MAX_PRICE_USD_PER_MTOK: Final = 1_000_000
 # Below 2^53 nano-USD: scripts in Redis count in doubles, which are exact up to there.
 MAX_CAP_USD: Final = 9_000_000
 PICOUSD_PER_NANOUSD: Final = 1_000
+NANOUSD: Final = 10**9
+"""The nano-USD of a USD."""
 
 RARE_KINDS: Final = frozenset({"audio_input", "cached_audio_input", "image_input", "cache_write_1h"})
 """Tokens that a prompt has only where its request says so."""
 _USUAL_KINDS: Final = [KINDS.index(kind) for kind in ("input", "cached_input", "cache_write")]
+LIKELY_ESTIMATE_PERCENT: Final = 160
+"""The estimate of a long English prompt, of its tokens. Source: docs/decisions/prompt-estimates-are-calibrated.md."""
 _PER_SEARCH: Final = KINDS.index("per_search")
+_PER_CALL: Final = KINDS.index("per_call")
 
 _AMOUNT = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?")
 
@@ -110,11 +116,12 @@ def compute_costs_nanousd(usage: Usage, prices: Iterable[Prices], reasoning_besi
     ]
 
 
-def compute_call_costs_nanousd(usage: Usage, model: Model) -> list[int]:
-    """Return the wholesale cost of a metered call and its retail cost: the reported one where the model says so."""
-    reported = find_reported_costs(usage, model.markup_percent) if model.cost == "reported" else None
-    prices = (model.wholesale, model.retail)
-    return reported or compute_costs_nanousd(usage, prices, model.family.reasoning_beside_completion)
+def compute_call_costs_nanousd(usage: Usage, prices: PriceSet) -> list[int]:
+    """Return the wholesale cost of a metered call and its retail cost: the reported one where the set says so."""
+    reported = find_reported_costs(usage, prices.markup_percent) if prices.cost == "reported" else None
+    return reported or compute_costs_nanousd(
+        usage, (prices.wholesale, prices.retail), prices.reasoning_beside
+    )
 
 
 def find_reported_costs(usage: Usage, markup_percent: Decimal) -> list[int] | None:
@@ -204,6 +211,18 @@ def count_billable_output(usage: Usage, reasoning_beside: bool) -> int:
     return output
 
 
+def limit_estimate(prompt_tokens: int, prices: Prices) -> int:
+    """Return an estimate of a prompt, but not above the bound of a tier that only a too high estimate reaches.
+
+    So nobody pays for a tier that the prompt has likely not met. Source: docs/limits.md, "Calls that end early".
+    """
+    likely_tokens = prompt_tokens * 100 // LIKELY_ESTIMATE_PERCENT
+    passed_wrongly = (
+        tier.above_prompt_tokens for tier in prices.tiers if likely_tokens <= tier.above_prompt_tokens
+    )
+    return min([prompt_tokens, *passed_wrongly])
+
+
 class DearestPrices(NamedTuple):
     """The highest prices that a call can meet: of a token of its prompt, of one of its answer, and of it as a call."""
 
@@ -217,11 +236,13 @@ def find_dearest(
     prompt_tokens: int,
     service_tier: str | None = None,
     rare_kinds: Iterable[str] = RARE_KINDS,
+    max_searches: int = MAX_SEARCHES,
 ) -> DearestPrices:
     """Return the highest prices that a call can meet whose prompt has at most ``prompt_tokens``.
 
     ``service_tier`` is the one that is asked for. The provider may serve a call at the base prices instead, and one
     that asks for none at any tier that has prices. ``rare_kinds`` are those of ``RARE_KINDS`` that the prompt may have.
+    ``max_searches`` is how many searches the provider may charge for.
     """
     asked = prices.find_service_tier(service_tier)
     if asked is not None:
@@ -235,7 +256,7 @@ def find_dearest(
     return DearestPrices(
         max([level.by_kind[kind] for level in levels for kind in kinds]),
         max([price for level in levels for price in level.by_kind[PROMPT_KINDS:_PER_SEARCH]]),
-        max([sum(level.by_kind[_PER_SEARCH:]) for level in levels]),
+        max([max_searches * level.by_kind[_PER_SEARCH] + level.by_kind[_PER_CALL] for level in levels]),
     )
 
 
@@ -248,17 +269,19 @@ def _parse_usd(text: str, fraction_digits: int, limit_usd: int) -> int:
     if match is None:
         raise ValueError('is not a plain decimal number such as "0.15"')
     if match["sign"] == "-":
-        raise ValueError("is negative")
+        raise ValueError("is negative: write 0 or more")
     fraction = match["fraction"] or ""
     if len(fraction) > fraction_digits:
-        raise ValueError(f"has {len(fraction)} fractional digits; at most {fraction_digits} are possible")
+        raise ValueError(
+            f"has {len(fraction)} fractional digits; at most {fraction_digits} are possible: round it"
+        )
     whole = match["whole"].lstrip("0") or "0"
     # Check the length first: Python raises an error of its own for integers of thousands of digits.
     if len(whole) <= len(str(limit_usd)):
         amount = int(whole + fraction.ljust(fraction_digits, "0"))
         if amount <= limit_usd * 10**fraction_digits:
             return amount
-    raise ValueError(f"is too large; the limit is {limit_usd} USD")
+    raise ValueError(f"is too large; the limit is {limit_usd} USD: check the decimal point")
 
 
 def _divide_half_up(numerator: int, denominator: int) -> int:

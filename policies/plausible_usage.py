@@ -9,7 +9,9 @@ from typing import Final
 
 from msgspec import structs
 
-from policies.model import Model, Usage
+from policies.model import Model
+from policies.money import MAX_CAP_USD, NANOUSD
+from policies.usage import Usage
 
 NOT_A_COUNT: Final = -1
 """The value of a count that is no number of tokens at all."""
@@ -63,7 +65,7 @@ def _bounds(
         "image_input_tokens": most_prompt,
         "audio_output_tokens": most_output,
         "searches": MAX_SEARCHES,
-        "reported_nanousd": None,
+        "reported_nanousd": MAX_CAP_USD * NANOUSD,
     }
 
 

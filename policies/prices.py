@@ -32,6 +32,9 @@ PROMPT_KINDS: Final = KINDS.index("output")
 UNIT: Final = MappingProxyType({"per_search": "searches", "per_call": "calls"})
 """What is counted where it is not tokens."""
 
+MAX_SEARCHES: Final = 10
+"""How many searches of one call are held for, where the catalog does not say."""
+
 NORMAL_SERVICE_TIERS: Final = frozenset({"default", "standard", "auto", "on_demand"})
 """The names that providers give to the service that has the base prices."""
 

@@ -51,10 +51,8 @@ class RequestFacts(Struct, frozen=True, dict=True):
             found |= {"audio_input", "cached_audio_input"} if types & (SOUNDS | FILES) else set()
             found |= {"image_input"} if types & (IMAGES | FILES) else set()
             found |= {"cache_write_1h"} if any(map(_is_kept_long, parts)) else set()
-        if any(
-            _is_kept_long(tool) or _is_kept_long(tool.get("function"))
-            for tool in self.fields.get("tools", ())
-        ):
+        tools = self.fields.get("tools", ())
+        if any(map(_is_kept_long, (self.fields, *tools, *(tool.get("function") for tool in tools)))):
             found.add("cache_write_1h")
         return frozenset(found)
 

@@ -1,12 +1,14 @@
 """``Route``: the targets that a call is sent to, each a model with a key. Pure."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from pydantic import SecretStr
 
 from policies.model import Mode, Model
+from policies.price_times import find_in_force
 from policies.refusal import Refusal
 
 
@@ -15,13 +17,15 @@ class Target:
     """The model that an attempt calls, and the key that it sends.
 
     ``secret`` is sent to the model's provider only, and is empty where this takes no key. ``is_fallback``: it replaces
-    a target that failed. Many calls share one target.
+    a target that failed. ``platform_key`` is the place of a platform's key in the operator's list, from 1, once it is
+    chosen. Many calls share one target.
     """
 
     model: Model
     mode: Mode
     secret: SecretStr
     is_fallback: bool = False
+    platform_key: int | None = None
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
@@ -38,14 +42,25 @@ class Target:
         """
         return {}
 
-    def with_secret(self, secret: SecretStr) -> "Target":
-        """Return the target with another platform key: the same one each time, until ``secret`` is another object."""
-        if secret is self.secret:
+    def with_platform_key(self, secret: SecretStr, number: int) -> "Target":
+        """Return the target with a platform key: the same one each time, until ``secret`` is another object."""
+        if secret is self.secret and number == self.platform_key:
             return self
-        name = ("secret", hash(secret.get_secret_value()))
+        name = ("platform_key", number)
         made = self.kept.get(name)
         if made is None or made.secret is not secret:
-            made = self.kept[name] = replace(self, secret=secret)
+            made = self.kept[name] = replace(self, secret=secret, platform_key=number)
+        return made
+
+    def at(self, moment: datetime) -> "Target":
+        """Return the target with the prices that hold at ``moment``: the same one as long as they do."""
+        if not self.model.timed:
+            return self
+        in_force = find_in_force(self.model.timed, moment)
+        name = ("prices", in_force and in_force.place)
+        made = self.kept.get(name)
+        if made is None:
+            made = self.kept[name] = replace(self, model=self.model.with_prices(in_force))
         return made
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
 from policies.money import PICOUSD_PER_NANOUSD, RARE_KINDS, find_dearest, format_nanousd
-from policies.prices import Prices
+from policies.prices import MAX_SEARCHES, Prices
 from policies.refusal import Refusal, RefusalCode
 
 MAX_HOLD_NANOUSD = 10**15
@@ -88,13 +88,14 @@ def compute_max_cost(
     uncapped_tokens: int = 0,
     service_tier: str | None = None,
     rare_kinds: Iterable[str] = RARE_KINDS,
+    max_searches: int = MAX_SEARCHES,
 ) -> MaxCost:
     """Return the most that a metered call of ``choices`` answers may cost at retail ``prices``, rounded up.
 
     ``names_cap`` is as in ``MaxCost``. ``uncapped_tokens`` are those that each choice may have beyond its cap.
-    ``service_tier`` and ``rare_kinds`` are as for ``find_dearest``.
+    ``service_tier``, ``rare_kinds`` and ``max_searches`` are as for ``find_dearest``.
     """
-    dearest = find_dearest(prices, prompt_tokens, service_tier, rare_kinds)
+    dearest = find_dearest(prices, prompt_tokens, service_tier, rare_kinds, max_searches)
     token_picousd = dearest.output_microusd_per_mtok * choices
     prompt_picousd = prompt_tokens * dearest.input_microusd_per_mtok + dearest.call_microusd_per_m
     uncapped_picousd = prompt_picousd + uncapped_tokens * token_picousd

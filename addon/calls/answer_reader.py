@@ -55,7 +55,7 @@ def _reader_of(call: Call, attempt: UpstreamAttempt, status: int, context: Answe
         return dialect.stream(context)
     max_bytes = call.settings.conf.upstream.max_response_bytes
     if attempt.streams:
-        return AssembledAnswerReader(dialect.stream(context), context, max_bytes)
+        return AssembledAnswerReader(dialect.stream, context, max_bytes)
     return dialect.whole(context, max_bytes)
 
 

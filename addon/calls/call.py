@@ -98,7 +98,7 @@ async def _end_early(call: Call, stream: Stream, deps: Dependencies, fault: Exce
 
 
 async def _serve_catalog(call: Call, stream: Stream, deps: Dependencies) -> None:
-    page = deps.catalog.page(slug_in_path(stream.head))
+    page = deps.catalog.page(slug_in_path(stream.head), deps.clock.now())
     known_tags = stream.head.headers.get("if-none-match", "")
     await stream.respond(make_catalog_response(page, known_tags, call.exchange.id))
 

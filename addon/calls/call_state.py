@@ -98,5 +98,5 @@ class Call(Struct, eq=False):
         has_ended = self.exchange.stage is not Stage.DISPATCHED
         if self.first_failure is None or self.is_head_sent or has_ended:
             return failure
-        self.exchange = self.exchange.with_answer_of_first()
+        self.exchange = self.exchange.with_answer_of_first(self.failed.target if self.failed else None)
         return self.first_failure

@@ -17,7 +17,9 @@ from policies.estimate import estimate_prompt_tokens
 from policies.family import CAP_FIELDS, Family
 from policies.field_rules import count_choices
 from policies.model import Model
+from policies.prices import NORMAL_SERVICE_TIERS
 from policies.refusal import Refusal
+from policies.route import Target
 
 SERVICE_TIER: Final = "service_tier"
 """The field for the service that a provider sells at a price of its own. Source: OpenAI, "Create chat completion"."""
@@ -61,11 +63,21 @@ class ChatRequest(Struct, frozen=True, gc=False):
         if SERVICE_TIER not in self.extras:
             return fields
         fields = {name: value for name, value in fields.items() if name != SERVICE_TIER}
-        tier = self.service_tier(model)
+        tier = self._wanted_service_tier(model)
         return fields if tier is None else {**fields, SERVICE_TIER: tier}
 
-    def service_tier(self, model: Model) -> str | None:
-        """Return the service tier that ``model`` is asked for, None where it has no price."""
+    def service_tier(self, target: Target) -> str | None:
+        """Return the service tier that ``target`` is asked for: the client's, where it has a price, or the provider's.
+
+        Without one, the setting of the platform's account at the provider would decide, at the platform's cost.
+        """
+        model, usual = target.model, target.model.provider.service_tier
+        if (wanted := self._wanted_service_tier(model)) is not None or target.mode != "payg":
+            return wanted
+        is_priced = usual in NORMAL_SERVICE_TIERS or model.wholesale.find_service_tier(usual) is not None
+        return usual if is_priced else None
+
+    def _wanted_service_tier(self, model: Model) -> str | None:
         prices, asked = model.wholesale, self.extras.get(SERVICE_TIER)
         is_base = asked == "default" and bool(prices.service_tiers)
         return asked if is_base or prices.find_service_tier(asked) is not None else None

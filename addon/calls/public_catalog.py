@@ -6,11 +6,13 @@ Source: contract, "Catalog row" and "GET /v1/models".
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from policies.model import Model
 from policies.money import price_usd_per_mtok
+from policies.price_times import TimedPrices, find_in_force
 from policies.refusal import Refusal
 from policies.routing import find_model
 
@@ -30,23 +32,31 @@ class PublicCatalog:
 
     def __init__(self, models: Mapping[str, Model]) -> None:
         self._models = models
-        self._all = _page(format_catalog(models.values()))
+        self._timed = [model.timed for model in models.values() if model.timed]
+        self._all: tuple[list[TimedPrices | None], Page] | None = None
 
-    def page(self, slug: str | None) -> Page:
-        """Return all rows, or the row of ``slug``. Raises Refusal ``model_not_found``."""
+    def page(self, slug: str | None, now: datetime) -> Page:
+        """Return all rows, or the row of ``slug``, at the prices of ``now``. Raises Refusal ``model_not_found``."""
         if slug is None:
-            return self._all
+            return self._page_of_all(now)
         model = find_model(slug, self._models)
         if model is None or not model.active:
             message = "No active model of that name is in the catalog: GET /v1/models lists them."
             raise Refusal("model_not_found", message, "model")
-        return _page(_object_json(_row(model)).encode())
+        return _page(_object_json(_row(model.at(now))).encode())
+
+    def _page_of_all(self, now: datetime) -> Page:
+        """Return all rows. They are made again once another price holds."""
+        in_force = [find_in_force(timed, now) for timed in self._timed]
+        if self._all is None or self._all[0] != in_force:
+            self._all = in_force, _page(format_catalog(self._models.values(), now))
+        return self._all[1]
 
 
-def make_public_rows(models: Iterable[Model]) -> list[dict[str, Any]]:
-    """Return the active models as rows, sorted by slug. Prices are exact, in USD."""
+def make_public_rows(models: Iterable[Model], now: datetime) -> list[dict[str, Any]]:
+    """Return the active models as rows, sorted by slug, with the prices that hold ``now``: exact, in USD."""
     active = sorted((model for model in models if model.active), key=lambda model: model.slug)
-    return [_row(model) for model in active]
+    return [_row(model.at(now)) for model in active]
 
 
 def _row(model: Model) -> dict[str, Any]:
@@ -63,9 +73,9 @@ def _row(model: Model) -> dict[str, Any]:
     }
 
 
-def format_catalog(models: Iterable[Model]) -> bytes:
-    """Return the body of ``GET /v1/models``, a JSON array. Equal models give equal bytes."""
-    return format_rows(make_public_rows(models)).encode()
+def format_catalog(models: Iterable[Model], now: datetime) -> bytes:
+    """Return the body of ``GET /v1/models``, a JSON array. Equal models and prices give equal bytes."""
+    return format_rows(make_public_rows(models, now)).encode()
 
 
 def _page(body: bytes) -> Page:

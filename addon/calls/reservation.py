@@ -1,8 +1,8 @@
 """From a routed call to an attempt that may be sent, and from a failed attempt to the next one.
 
-``_reserve`` has the steps that make any attempt ready: ask operators' policies, check the limits and hold the money in
-one step, choose the key, build the request. Where the second attempt can't be made ready, the failure of the first one
-is the answer.
+``_reserve`` has the steps that make any attempt ready: find its prices, choose the key, ask operators' policies, check
+the limits and hold the money in one step, build the request. Where the second attempt can't be made ready, the failure
+of the first one is the answer.
 """
 
 import logging
@@ -18,6 +18,7 @@ from addon.calls.upstream_request import (
     find_window_cap_of,
     make_attempt,
     make_hold_request,
+    price_next_attempt,
 )
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.store.protocol import HoldRequest, StoreUnavailable
@@ -139,6 +140,10 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
 
     Raises Refusal, StoreUnavailable, AccessTokenUnavailable or PolicyFailed.
     """
+    price_next_attempt(call, deps.clock.now())
+    # The row of an interrupted call has the number of its key.
+    key_target = deps.platform_keys.choose(call.exchange.next_target)
+    call.exchange = call.exchange.with_next_target(key_target)
     body_bytes = call.chat.body_bytes
     is_light = body_bytes <= LIGHT_BODY_BYTES
     _, cap_tokens = ask_policies(call)
@@ -153,7 +158,6 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     if isinstance(decided, Denial):
         return decided
     call.exchange = call.exchange.with_hold(decided)
-    key_target = deps.platform_keys.choose(call.exchange.next_target)
     target = await deps.access_tokens.authorize(key_target)
     if target is not call.exchange.next_target:
         call.exchange = call.exchange.with_next_target(target)

@@ -14,10 +14,10 @@ from addon.text.masking import recordable
 from policies.completion_cap import find_completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.exchange import CLIENT_DISCONNECTED, Outcome, UsageSource
-from policies.model import Usage
-from policies.money import compute_call_costs_nanousd, compute_costs_nanousd
+from policies.money import compute_call_costs_nanousd, compute_costs_nanousd, limit_estimate
 from policies.plausible_usage import FACTOR, keep_plausible
 from policies.prices import NORMAL_SERVICE_TIERS
+from policies.usage import Usage
 
 OK = 200
 NOTHING: Final = Usage()
@@ -33,7 +33,7 @@ def compute_outcome(call: Call, reader: AnswerReader | None, counted: Usage, now
     usage, source = _usage(call, reader, counted, now_s)
     costs_nanousd = [0, 0]
     if target.mode == "payg":
-        costs_nanousd = compute_call_costs_nanousd(usage, target.model)
+        costs_nanousd = compute_call_costs_nanousd(usage, target.model.price_set)
     finish_reason = reader.finish_reason if reader else None
     if finish_reason not in STANDARD_WORDS:  # A provider's own word may hold any text.
         finish_reason = recordable(finish_reason, target.secrets)
@@ -48,19 +48,22 @@ def read_plausible_usage(call: Call, reader: AnswerReader | None) -> tuple[Usage
     counted, implausible = keep_plausible(
         reported, model, lambda: call.chat.choices(model.family), lambda: _prompt_tokens(call)
     )
-    if model.cost == "reported" and _is_reported_too_high(call, counted):
+    is_charged = model.cost == "reported" and call.exchange.target.mode == "payg"
+    if is_charged and _is_reported_too_high(call, counted.reported_nanousd or 0):
         return replace(counted, reported_nanousd=None), (*implausible, "reported_nanousd")
     return counted, implausible
 
 
-def _is_reported_too_high(call: Call, counted: Usage) -> bool:
-    """Return whether a reported cost is more than ten times the hold, and than what the tokens cost."""
+def _is_reported_too_high(call: Call, reported_nanousd: int) -> bool:
+    """Return whether a reported cost is more than ten times the hold. The provider's own counts do not matter."""
     model, hold = call.exchange.target.model, call.exchange.hold
-    most_nanousd = max(
-        hold.amount_nanousd if hold else 0,
-        *compute_costs_nanousd(counted, (model.retail,), model.family.reasoning_beside_completion),
-    )
-    return (counted.reported_nanousd or 0) > FACTOR * most_nanousd
+    if hold is None:
+        return True
+    most_nanousd = hold.amount_nanousd
+    if not call.exchange.workspace.overage_protection:  # Then only the prompt is held.
+        capped = Usage(completion_tokens=hold.cap_tokens * call.chat.choices(model.family))
+        most_nanousd += compute_costs_nanousd(capped, (model.retail,), False)[0]
+    return reported_nanousd > FACTOR * most_nanousd
 
 
 def find_unpriced_service_tier(call: Call, usage: Usage) -> str | None:
@@ -90,11 +93,15 @@ def _usage(
         is_counted = counted.completion_tokens is not None or counted.total_tokens is not None
     else:
         is_counted = bool(counted.completion_tokens)
-    if is_counted or (reader.usage and not reader.relayed_text_chars):
+    if is_counted or (_has_counts(reader.usage) and not reader.relayed_text_chars):
         return _with_prompt(call, counted)
     if not reader.relayed_text_chars:
         return NOTHING, "none"
     return _estimated(call, counted, _relayed_tokens(call))
+
+
+def _has_counts(reported: Usage | None) -> bool:
+    return reported is not None and replace(reported, service_tier=None) != NOTHING
 
 
 def _usage_after_leaving(call: Call, counted: Usage, now_s: float) -> tuple[Usage, UsageSource]:
@@ -124,7 +131,7 @@ def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
     output_tokens = counted.completion_tokens + separate_tokens
     if counted.total_tokens is not None and counted.total_tokens >= output_tokens:
         return replace(counted, prompt_tokens=counted.total_tokens - output_tokens), "provider"
-    prompt_tokens = _prompt_tokens(call)
+    prompt_tokens = _billed_prompt_tokens(call, counted)
     total_tokens = prompt_tokens + output_tokens
     # A reported cost is that of the reported counts.
     estimate = replace(counted, prompt_tokens=prompt_tokens, total_tokens=total_tokens, reported_nanousd=None)
@@ -133,7 +140,9 @@ def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
 
 def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSource]:
     """Return the counts, with ``tokens`` of completion, but at most the cap of the call."""
-    prompt_tokens = counted.prompt_tokens if counted.prompt_tokens is not None else _prompt_tokens(call)
+    prompt_tokens = counted.prompt_tokens
+    if prompt_tokens is None:
+        prompt_tokens = _billed_prompt_tokens(call, counted)
     # Reasoning that is billed separately is under the same cap.
     separate_tokens = _separate_reasoning_tokens(call, counted)
     most_tokens = _most_tokens(call)
@@ -152,6 +161,14 @@ def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSou
 
 def _prompt_tokens(call: Call) -> int:
     return call.chat.prompt_tokens(call.exchange.target.model.family)
+
+
+def _billed_prompt_tokens(call: Call, counted: Usage) -> int:
+    """Return the estimate of a prompt that the provider did not count."""
+    target, tokens = call.exchange.target, _prompt_tokens(call)
+    if target.mode != "payg":
+        return tokens
+    return limit_estimate(tokens, target.model.wholesale.of_service(counted.service_tier))
 
 
 def _relayed_tokens(call: Call) -> int:

@@ -4,19 +4,21 @@ Each step is a function that live calls and ``tollgate explain`` share: route, o
 upstream request is built from nothing, so it has no header and no unknown field of the client's request.
 """
 
+from datetime import datetime
 from functools import cache, partial
 
 from msgspec.structs import replace
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
-from addon.calls.chat_request import ChatRequest
+from addon.calls.chat_request import SERVICE_TIER, ChatRequest
 from addon.calls.dropped_fields import format_dropped_header, list_dropped
 from addon.dialects import DIALECTS
 from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
 from policies.completion_cap import find_completion_cap, find_window_cap
 from policies.exchange import Exchange
+from policies.field_change import FieldChange
 from policies.field_rules import count_choices
 from policies.key_models import restrict_route
 from policies.limits import limits_of
@@ -25,7 +27,7 @@ from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.review import ReviewedCall, review, reviewed_messages
 from policies.route import Route, Target
-from policies.sanitize import sanitize
+from policies.sanitize import Sanitized, sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 from policies.trace_context import make_span_id
 
@@ -63,6 +65,13 @@ def _check_custom_name(slug: str, call: Call) -> None:
             "The name of the model contains text that looks like a credential. Have the model added to the catalog.",
             "model",
         )
+
+
+def price_next_attempt(call: Call, now: datetime) -> None:
+    """Give the next attempt of a call the prices that hold ``now``. Its money is held and charged at these."""
+    target = call.exchange.next_target
+    if (priced := target.at(now)) is not target:
+        call.exchange = call.exchange.with_next_target(priced)
 
 
 def ask_policies(call: Call) -> tuple[int | None, int | None]:
@@ -146,8 +155,9 @@ def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protecte
         is_protected=is_protected,
         names_cap=chat.requested_cap is not None,
         uncapped_tokens=model.family.uncapped_completion_tokens,
-        service_tier=chat.service_tier(model),
+        service_tier=chat.service_tier(target),
         rare_kinds=rare_kinds,
+        max_searches=model.max_searches,
     )
 
 
@@ -162,7 +172,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     budget_tokens = hold.cap_tokens if target.mode == "payg" else None
     cap = find_completion_cap(cap_tokens, model.max_completion_tokens, budget_tokens)
     sendable = chat.sendable_to(model)
-    sanitized = sanitize(sendable, model, cap, chat.stream)
+    sanitized = _with_service_tier(sanitize(sendable, model, cap, chat.stream), chat, target)
     request = DIALECTS[model.provider.dialect].request(target, sanitized.body)
     dropped = None
     if request.unsent_fields or not sanitized.is_plain or len(sendable) < len(chat.fields) + len(chat.extras):
@@ -176,6 +186,24 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     trace_fields = _trace_fields(call.exchange) if call.exchange.trace else b""
     return UpstreamAttempt(
         target, key_target, hold, cap_tokens, sanitized, request, dropped, streams, trace_fields
+    )
+
+
+def _with_service_tier(sanitized: Sanitized, chat: ChatRequest, target: Target) -> Sanitized:
+    """Return the body with the service tier of the provider, where the client's is not in it."""
+    tier, provider = chat.service_tier(target), target.model.provider
+    if tier is None or SERVICE_TIER in sanitized.body:
+        return sanitized
+    change = FieldChange(
+        SERVICE_TIER,
+        "replaced" if chat.extras.get(SERVICE_TIER) is not None else "set",
+        f"{provider.name} is asked for this service where no other one with a price is asked for",
+        f"providers.toml [{provider.name}] service_tier",
+    )
+    return replace(
+        sanitized,
+        body={**sanitized.body, SERVICE_TIER: tier},
+        list_changes=lambda: (*sanitized.changes, change),
     )
 
 

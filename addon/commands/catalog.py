@@ -15,13 +15,13 @@ import click
 
 from addon.calls.public_catalog import CLIENTS_KEYS, format_rows, make_public_rows
 from addon.commands.catalog_add import add
+from addon.commands.catalog_comparison import Comparison, Disagreement, compare_prices
 from addon.commands.catalog_price import price
 from addon.commands.catalog_probe import probe_models
 from addon.commands.catalog_update import update
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, echo_table, format_table
-from addon.commands.published_prices import Comparison, Disagreement, compare_prices
 from addon.commands.readers import load_served_settings
 from addon.text.table import Table
 from addon.text.table_formats import format_csv
@@ -56,7 +56,7 @@ catalog.add_command(price)
 @listing_options
 def list_models(conf_file: Path, form: Form) -> None:
     """Show the active models with retail prices, as GET /v1/models does."""
-    rows = make_public_rows(_load_models(conf_file))
+    rows = make_public_rows(_load_models(conf_file), datetime.now(UTC))
     if form == "json":
         click.echo(format_rows(rows))
         return

@@ -17,7 +17,7 @@ from addon.commands.errors import report_errors
 from addon.commands.options import conf_option
 from addon.commands.published_prices import NEAREST, find_published, find_published_window
 from addon.commands.readers import load_served_settings
-from addon.settings.errors import suggest_name
+from addon.settings.errors import shorten_name, suggest_name
 from addon.settings.settings import Settings
 from addon.settings.value_types import SLUG_IS, Slug
 from addon.text.masking import mask_credentials
@@ -109,7 +109,9 @@ def _require_given(
 def _find_provider(settings: Settings, name: str) -> Provider:
     found = settings.providers.get(name.upper())
     if found is None:
-        raise click.ClickException(f'unknown provider "{name}"{suggest_name(name, settings.providers)}')
+        raise click.ClickException(
+            f'unknown provider "{shorten_name(name)}"{suggest_name(name, settings.providers)}'
+        )
     return found
 
 

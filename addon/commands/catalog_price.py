@@ -14,16 +14,19 @@ from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form
 from addon.commands.price_effect import COLUMNS, Effect, find_changed, measure_effect
-from addon.commands.readers import load_served_settings, open_ledger
+from addon.commands.readers import load_served_settings, open_ledger, read_regular_file
 from addon.commands.usage_options import parse_moment_option
-from addon.settings.errors import SettingsError, suggest_name
+from addon.settings.errors import SettingsError, shorten_name, suggest_name
+from addon.settings.file_content import MAX_FILE_BYTES, decode_text, describe_error
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
 from addon.store.ledger.model_calls import select_model_calls
 from addon.text.masking import mask_credentials
 from addon.text.toml import load_toml
 from policies.allowed_models import fold_slug
+from policies.model import Model
 from policies.money import parse_price_microusd_per_mtok, price_usd_per_mtok
+from policies.prices import Prices
 
 _SUFFIX: Final = "_price_per_m"
 _HIDDEN: Final = {"active": False}
@@ -52,6 +55,15 @@ def _price_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--above", type=click.IntRange(1), metavar="TOKENS", help="Change the tier of prompts above this bound."
 )
+@click.option("--add-tier", is_flag=True, help="Add the tier of --above.")
+@click.option(
+    "--from",
+    "from_date",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DAY",
+    help="Change the prices that hold from this day of UTC on.",
+)
+@click.option("--add-day", is_flag=True, help="Add the prices from the day of --from on.")
 @click.option(
     "--what-if",
     "tried_file",
@@ -72,6 +84,9 @@ def _price_options(command: Callable[..., None]) -> Callable[..., None]:
 def price(
     slug: str | None,
     above: int | None,
+    add_tier: bool,
+    from_date: datetime | None,
+    add_day: bool,
     tried_file: Path | None,
     since: str,
     form: Form,
@@ -82,25 +97,32 @@ def price(
 
     Prices are wholesale USD per million.
     """
-    place = "" if above is None else f"tiers[{above}]."
+    place = "" if from_date is None else f"dated[{from_date.date()}]."
+    place += "" if above is None else f"tiers[{above}]."
     prices = {f"{place}{key}": text for key, text in given.items() if text is not None}
-    _check_usage(slug, prices, above, tried_file)
+    _check_usage(slug, prices, place, tried_file)
+    if add_tier and above is None:
+        raise click.UsageError("--add-tier needs --above, its bound")
+    if add_day and from_date is None:
+        raise click.UsageError("--add-day needs --from, the day")
     with report_errors():
         settings = load_served_settings(conf_file)
         if tried_file is not None:
             written_to, after = None, _load_tried(settings, conf_file, tried_file)
             effect: Effect | None = _measure(settings, after, since)
         else:
-            written_to, after = _write(settings, conf_file, _find_slug(settings, slug or ""), prices)
+            found = _find_slug(settings, slug or "")
+            timed = _find_timed(settings.models[found], from_date, add_day)
+            if above is not None:
+                _check_tier(found, timed, above, add_tier)
+            written_to, after = _write(settings, conf_file, found, prices)
             effect = _try_to_measure(settings, after, since)
     report = Report(settings.models, after.models, since, written_to, effect)
     click.echo(format_report(report, form), nl=form != "csv")
 
 
-def _check_usage(
-    slug: str | None, prices: Mapping[str, str], above: int | None, tried_file: Path | None
-) -> None:
-    if tried_file is not None and (slug is not None or prices or above is not None):
+def _check_usage(slug: str | None, prices: Mapping[str, str], place: str, tried_file: Path | None) -> None:
+    if tried_file is not None and (slug is not None or prices or place):
         raise click.UsageError("--what-if takes all prices from its FILE: no SLUG and no price beside it")
     if tried_file is None and (slug is None or not prices):
         raise click.UsageError("give a SLUG and a price, such as --input 1.25, or --what-if FILE")
@@ -110,8 +132,40 @@ def _find_slug(settings: Settings, name: str) -> str:
     by_folded = {fold_slug(known): known for known in settings.models}
     if (slug := by_folded.get(fold_slug(name))) is not None:
         return slug
-    shown = mask_credentials(name)
+    shown = mask_credentials(shorten_name(name))
     raise click.ClickException(f'unknown model "{shown}"{suggest_name(name, settings.models)}')
+
+
+def _find_timed(model: Model, from_date: datetime | None, add_day: bool) -> Prices | None:
+    """Return the prices that hold from a day on, None where they are to be added. Without a day, those of the table.
+
+    Raises ``ClickException`` for a day that is not there, or for one that is there but to be added.
+    """
+    if from_date is None:
+        return model.wholesale
+    days = {one.from_date: one.wholesale for one in model.timed if one.from_date and one.hours is None}
+    day = from_date.date()
+    if add_day and day in days:
+        reason = f"prices from {day} on already; leave --add-day out"
+    elif not add_day and day not in days:
+        known = f"its days: {', '.join(map(str, days))}" if days else "it has none from any day on"
+        reason = f"no prices from {day} on ({known}); add them with --add-day"
+    else:
+        return days.get(day)
+    raise click.ClickException(f'the model "{model.slug}" has {reason}')
+
+
+def _check_tier(slug: str, prices: Prices | None, above: int, add_tier: bool) -> None:
+    """Raise ``ClickException`` for a bound that is not there, or for one that is there but to be added."""
+    bounds = [tier.above_prompt_tokens for tier in prices.tiers] if prices else []
+    if add_tier and above in bounds:
+        reason = f"a tier above {above} already; leave --add-tier out"
+    elif not add_tier and above not in bounds:
+        known = f"its bounds: {', '.join(map(str, bounds))}" if bounds else "it has no tiers"
+        reason = f"no tier above {above} ({known}); add one with --add-tier"
+    else:
+        return
+    raise click.ClickException(f'the model "{slug}" has {reason}')
 
 
 def _write(
@@ -146,7 +200,13 @@ def _load_tried(settings: Settings, conf_file: Path, tried_file: Path) -> Settin
     """Return the settings as they would be with another file. Raises ``SettingsError`` that names that file."""
     edited = find_edited_folder(settings.conf.paths, conf_file) / MODELS
     try:
-        return SettingsFiles(conf_file, overlay={edited: Sources().read_text(tried_file)}).load()
+        content = read_regular_file(tried_file, MAX_FILE_BYTES)
+    except OSError as error:
+        raise SettingsError(tried_file, "", describe_error(error)) from None
+    if len(content) > MAX_FILE_BYTES:
+        raise SettingsError(tried_file, "", f"larger than {MAX_FILE_BYTES} bytes")
+    try:
+        return SettingsFiles(conf_file, overlay={edited: decode_text(content, tried_file)}).load()
     except SettingsError as error:
         file = tried_file if error.file == edited else error.file
         raise SettingsError(file, error.key, error.reason) from None

@@ -7,13 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
-from addon.commands.output import Form, format_table
+from addon.commands.output import Form, format_table, pluralize
 from addon.commands.price_effect import COSTS, CallSums, CostSums, Effect, find_changed
 from addon.text.table import Table
 from addon.text.table_formats import format_csv
 from policies.model import Model
 from policies.money import price_usd_per_mtok
-from policies.prices import list_prices
 
 _CHANGE_COLUMNS: Final = ("slug", "key", "before", "after", "change", "retail_before", "retail_after")
 _EFFECT_COLUMNS: Final = (
@@ -69,7 +68,7 @@ def _format_effect(effect: Effect, costs: Table, since: str, form: Form) -> Iter
     if costs.rows:
         total = list(_list_total(effect)) if len({slug for slug, _ in effect.sums}) > 1 else []
         yield format_table(Table(costs.columns, [*costs.rows, *total]), form, ("recorded_nanousd",))
-    notes = [f"{calls} calls: {why}" for why, calls in sorted(effect.unknown.items())]
+    notes = [f"{pluralize(calls, 'call')}: {why}" for why, calls in sorted(effect.unknown.items())]
     yield "\n".join(["Not known:", *(f"  {note}" for note in notes), f"  {_ASSUMED}"])
 
 
@@ -83,7 +82,7 @@ def _list_changes(
         old, new = before[slug], after[slug]
         if old.cost != new.cost:
             yield slug, "cost", old.cost, new.cost, "", None, None
-        prices = [list_prices(one) for one in (old.wholesale, new.wholesale, old.retail, new.retail)]
+        prices = [old.list_wholesale(), new.list_wholesale(), old.list_retail(), new.list_retail()]
         for key in dict.fromkeys([*prices[0], *prices[1]]):
             found = [_find_price(one, key) for one in prices]
             if found[0] != found[1]:

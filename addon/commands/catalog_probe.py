@@ -20,12 +20,12 @@ from addon.commands.catalog_probe_calls import (
 )
 from addon.commands.errors import report_errors, report_ledger_errors, unknown_workspace_error
 from addon.commands.options import conf_option, listing_options
-from addon.commands.output import Form, format_table
+from addon.commands.output import Form, format_table, pluralize
 from addon.commands.readers import load_served_settings
 from addon.settings.settings import Settings
 from addon.text.table import Table
 from addon.text.table_formats import format_csv, format_json
-from addon.text.unprintable import escape_unprintable
+from addon.text.unprintable import escape_line
 from policies.model import Model
 from policies.money import format_nanousd, parse_usd_nanousd
 
@@ -149,13 +149,13 @@ def _format_for_people(probes: Iterable[Probe], bound_nanousd: int, form: Form) 
         skipped[one.note].append(one.slug)
     spent = format_nanousd(_sum_wholesale(called))
     lines = [
-        *(f"{one.slug}, {one.call}: {escape_unprintable(one.note or '')}" for one in by_result["failed"]),
+        *(f"{one.slug}, {one.call}: {escape_line(one.note or '')}" for one in by_result["failed"]),
         *(f"skipped, {reason}: {', '.join(slugs)}" for reason, slugs in skipped.items()),
-        f"{len(called)} calls, {len(by_result['failed'])} failed, for {spent} USD of wholesale cost.",
+        f"{pluralize(len(called), 'call')}, {len(by_result['failed'])} failed, for {spent} USD of wholesale cost.",
     ]
     if left := by_result["not called"]:
         lines.append(
-            f"{len(left)} calls were not made: they might pass {format_nanousd(bound_nanousd)} USD."
+            f"{pluralize(len(left), 'call')} not made: the next might pass {format_nanousd(bound_nanousd)} USD."
             f" The first is {left[0].slug}, {left[0].call}."
         )
     shown = format_table(_make_table(called), form, _OPTIONAL) + "\n\n" if called else ""

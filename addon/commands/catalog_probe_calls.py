@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -104,6 +105,7 @@ def why_skipped(model: Model) -> str | None:
 
 
 def _plan(model: Model, stream: bool, *, full_cap: bool) -> PlannedCall:
+    model = model.at(datetime.now(UTC))
     largest = model.max_completion_tokens or CAP_TOKENS
     cap_tokens = largest if full_cap else min(CAP_TOKENS, largest)
     fields: dict[str, Any] = {
@@ -126,6 +128,7 @@ def _most_nanousd(model: Model, prices: Prices, body: bytes, cap_tokens: int) ->
         1,
         is_protected=True,
         uncapped_tokens=model.family.uncapped_completion_tokens,
+        max_searches=model.max_searches,
     )
     return most.prompt_nanousd - (-most.token_picousd * cap_tokens // PICOUSD_PER_NANOUSD)
 

@@ -15,19 +15,14 @@ from typing import Any, Final
 
 import click
 
+from addon.commands.catalog_comparison import compare_prices
 from addon.commands.catalog_edits import CONTEXT_WINDOW, PRICE_KEYS, add_table, copy_table, set_prices
 from addon.commands.catalog_files import MODELS, ModelsFile, edited_models, is_for_upgrades, refuse_shipped
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, format_table
-from addon.commands.published_prices import (
-    KINDS,
-    NEAREST,
-    PublishedPrices,
-    compare_prices,
-    find_published,
-    find_wanted_window,
-)
+from addon.commands.published_prices import KINDS, NEAREST, find_wanted_window
+from addon.commands.published_times import Period, find_periods
 from addon.commands.readers import load_served_settings
 from addon.settings.settings import Settings
 from addon.settings.sources import Sources
@@ -35,7 +30,7 @@ from addon.text.table import Table
 from addon.text.table_formats import format_csv
 from addon.text.toml import load_toml
 from policies.model import Model
-from policies.prices import PRICE_FIELDS, Prices, price_key
+from policies.prices import PRICE_FIELDS, price_key
 
 _KINDS: Final = {f"{kind}_price_per_m": kind for kind in KINDS}
 _SHORT_TERM: Final = "cache_write_5m_price_per_m"
@@ -100,9 +95,8 @@ def find_changes(settings: Settings, day: date) -> list[PriceChange]:
     changes: list[PriceChange] = []
     for slug in sorted(tables.keys() - settings.overlaid_slugs):
         model = settings.models[slug]
-        published = find_published(model.provider.base_url, model.upstream_model_id, day)
-        if published and not model.provider.builtin:
-            changes += _compare_table(slug, model.wholesale, tables[slug], published)
+        if periods := [] if model.provider.builtin else find_periods(model, day):
+            changes += _compare_times(model, tables[slug], periods)
             changes += _compare_window(model)
     return changes
 
@@ -115,16 +109,46 @@ def _compare_window(model: Model) -> Iterator[PriceChange]:
         yield PriceChange(model.slug, CONTEXT_WINDOW, old, str(window))
 
 
-def _compare_table(
-    slug: str, prices: Prices, table: Mapping[str, Any], published: PublishedPrices
+def _compare_times(model: Model, table: Mapping[str, Any], periods: list[Period]) -> Iterator[PriceChange]:
+    """Yield the prices to write, time by time."""
+    written = _find_written(model, table)
+    for period in periods:
+        own, around = written[period.stated_at]
+        if period.place != period.stated_at:  # The catalog does not know of this change yet.
+            is_plain = not (period.prices.tiers or period.prices.service_tiers or "hours" in period.place)
+            if not is_plain:
+                continue  # Such an entry has more than prices: `catalog check` names it.
+            own, around = {}, {**around, **_find_stated(own, 0)}
+        yield from _compare_period(model.slug, period, own, around)
+
+
+type _Written = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+def _find_written(model: Model, table: Mapping[str, Any]) -> dict[str, _Written]:
+    """Return the table of each time by its place, and the prices around it."""
+    times = iter(model.timed)
+    found: dict[str, _Written] = {"": (table, {})}
+    around = _find_stated(table, 0)
+    found |= {next(times).place: (one, around) for one in table.get("hours", ())}
+    for dated in table.get("dated", ()):
+        found[next(times).place] = dated, around
+        around = {**around, **_find_stated(dated, 0)}
+        found |= {next(times).place: (one, around) for one in dated.get("hours", ())}
+    return found
+
+
+def _compare_period(
+    slug: str, period: Period, table: Mapping[str, Any], around: Mapping[str, Any]
 ) -> Iterator[PriceChange]:
     """Yield the prices to write. One that applies without being written needs no line."""
-    known: dict[str, str] = {}
-    bounds = {0, *published.tiers, *(tier.above_prompt_tokens for tier in prices.tiers)}
+    known = dict(around)
+    time = f"{period.place}." if period.place else ""
+    bounds = {0, *period.published.tiers, *(tier.above_prompt_tokens for tier in period.prices.tiers)}
     for bound in sorted(bounds):
         stated = _find_stated(table, bound)
         known |= stated
-        wanted = published.at(bound)
+        wanted = period.published.at(bound)
         applies: dict[str, Decimal] = {}
         for key in map(price_key, PRICE_FIELDS):
             kind = _KINDS.get(key)
@@ -134,7 +158,7 @@ def _compare_table(
             applies[kind] = _round(wanted[kind]) if kind in wanted else price
             if applies[kind] != price:
                 known[key] = format_price(applies[kind])
-                place = f"tiers[{bound}]." if bound else ""
+                place = f"{time}tiers[{bound}]." if bound else time
                 written = _SHORT_TERM if kind == "cache_write" and _SHORT_TERM in table else key
                 yield PriceChange(slug, f"{place}{written}", stated.get(key), known[key])
 

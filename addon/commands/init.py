@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from addon.commands.errors import report_errors
-from addon.commands.init_move import move_gateway
+from addon.commands.init_move import UNFINISHED, move_gateway
 from addon.settings.value_types import SHIPPED_CATALOG
 from addon.text.toml import load_toml
 
@@ -75,6 +75,11 @@ def _require_empty(folder: Path) -> None:
     if not folder.exists():
         return
     names = sorted(set(os.listdir(folder)) - _MAY_BE_THERE)
+    if UNFINISHED in names:
+        script = shlex.quote(str(folder / UNFINISHED))
+        raise click.ClickException(
+            f"{folder}: a move into it was cut off. Undo it: sh {script}; then remove {folder}, and begin again"
+        )
     if names:
         more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         raise click.ClickException(

@@ -1,10 +1,12 @@
 """``tollgate init DIR --from FOLDER``: moves the gateway in a folder, such as a checkout, into a new one.
 
 Every file moves in one step within its file system. If a step fails, or the result would not load as before, each
-step is undone. Nothing moves while a gateway may write to the ledger.
+step is undone; a script undoes them where the process was killed. Nothing moves while a gateway may write to the
+ledger.
 """
 
 import os
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -24,6 +26,8 @@ from addon.settings.settings import load_conf
 from addon.store.ledger.audit_spool import AuditSpool
 from addon.store.process_lock import find_running
 
+UNFINISHED: Final = "undo-move.sh"
+"""The script in the new folder that undoes a move that was cut off."""
 _MAX_NAMED: Final = 10
 
 
@@ -48,6 +52,7 @@ def move_gateway(old: Path, new: Path, make: Callable[[set[str]], None]) -> str:
             replaced |= {f"{OVERLAY}/{name}.toml" for name in ("models", "providers", "families")}
         undo.callback(_remove, new, is_new=not new.exists())
         make(replaced)
+        unfinished = _write_undo(source, new, tracked)
         for file in source.files:
             _move(file, new / file.relative_to(old), undo, is_copy=file in tracked)
         # The log has moved with the ledger. The new proxy.conf makes the move, so its evidence is that file.
@@ -58,6 +63,7 @@ def move_gateway(old: Path, new: Path, make: Callable[[set[str]], None]) -> str:
             _require_same(before, check_files(new / CONF, os.environ), old, new)
             unwrite.pop_all()
         undo.pop_all()
+    unfinished.unlink()
     return _leave(source, checkout, tracked, new)
 
 
@@ -100,6 +106,20 @@ def _close_wal(database: Path) -> None:
         raise click.ClickException(f"{database}: {error}") from None
     if is_busy:
         raise click.ClickException(f"{database}: another program uses it; end that first")
+
+
+def _write_undo(source: Source, new: Path, tracked: list[Path]) -> Path:
+    """Write a script that moves everything back, for the case that this process is killed. Return its file."""
+    lines = ["#!/bin/sh", "# The move was cut off. This moves each file back. Then remove this folder."]
+    for file in source.files:
+        if file not in tracked:
+            here, there = (shlex.quote(str(path)) for path in (new / file.relative_to(source.folder), file))
+            lines.append(f"[ -e {there} ] || [ ! -e {here} -a ! -L {here} ] || mv -- {here} {there}")
+    script = new / UNFINISHED
+    script.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
+    with script.open("rb") as written:
+        os.fsync(written.fileno())
+    return script
 
 
 def _move(file: Path, target: Path, undo: ExitStack, *, is_copy: bool) -> None:

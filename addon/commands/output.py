@@ -11,7 +11,7 @@ import click
 from addon.commands.text_table import Column, Kind, TextTable, format_columns
 from addon.text.table import Table
 from addon.text.table_formats import format_csv, format_json
-from addon.text.unprintable import escape_unprintable
+from addon.text.unprintable import escape_line
 from policies.money import format_nanousd
 
 type Form = Literal["table", "wide", "json", "csv"]
@@ -74,6 +74,11 @@ def name_left_out(shown: TextTable, names: Sequence[str]) -> str:
     return f"{shown.text}\n\nNot shown: {left_out} (--wide shows all)"
 
 
+def pluralize(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 call``, ``2 calls``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def join_list(value: Any) -> Any:
     """Return the items of a list as one cell, and any other value as it is."""
     return ", ".join(map(str, value)) if isinstance(value, list) else value
@@ -105,4 +110,4 @@ def _format_cell(column: str, value: Any, format_usd: Callable[[int], str]) -> s
         return format_usd(value)
     if column == "created_at":
         value = str(value)[:19].replace("T", " ")
-    return escape_unprintable(str(value)).replace("\n", r"\n")
+    return escape_line(str(value))

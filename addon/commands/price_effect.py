@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from policies.model import Model, Usage
+from policies.model import Model
 from policies.money import compute_call_costs_nanousd
 from policies.prices import Prices
+from policies.usage import Usage
 
-_FACTS: Final = ("model_slug", "provider", "upstream_model_id", "mode", "usage_source")
+_FACTS: Final = ("model_slug", "provider", "upstream_model_id", "mode", "usage_source", "created_at")
 _RECORDED: Final = ("wholesale_nanousd", "retail_nanousd")
 COLUMNS: Final = (*_FACTS, *_RECORDED, *Usage.__struct_fields__)
 """The columns of the ledger that are read."""
@@ -75,9 +77,9 @@ def measure_effect(
     """Return what calls cost at the prices of two sets of models. ``rows`` have the values of ``COLUMNS``."""
     effect = Effect()
     slugs = before.keys() & after.keys()
-    needed = {slug: _find_needed_counts(before[slug].wholesale, after[slug].wholesale) for slug in slugs}
+    needed = {slug: _find_needed_counts(before[slug], after[slug]) for slug in slugs}
     for row in rows:
-        slug, provider, upstream_model_id, mode, source = row[: len(_FACTS)]
+        slug, provider, upstream_model_id, mode, source, created_at = row[: len(_FACTS)]
         if slug not in after:
             effect.unknown[f"left out: {slug} has no price then"] += 1
             continue
@@ -92,14 +94,15 @@ def measure_effect(
         usage = Usage(*row[len(_FACTS) + len(_RECORDED) :])
         effect.unknown.update(_find_unknown(usage, source, needed[slug], (old, new)))
         recorded = row[len(_FACTS) : len(_FACTS) + len(_RECORDED)]
-        costs = (compute_call_costs_nanousd(usage, model) for model in (old, new))
+        moment = datetime.fromisoformat(created_at)
+        costs = (compute_call_costs_nanousd(usage, model.at(moment).price_set) for model in (old, new))
         for cost, *values in zip(sums.costs, recorded, *costs, strict=True):
             cost.add(*values)
     return effect
 
 
 def _pricing_of(model: Model) -> tuple[object, ...]:
-    return model.wholesale, model.retail, model.cost, model.family.reasoning_beside_completion
+    return model.wholesale, model.retail, model.timed, model.cost, model.family.reasoning_beside_completion
 
 
 def _find_unknown(
@@ -118,8 +121,11 @@ def _find_unknown(
             yield f"no {name} in the row: {priced_as}"
 
 
-def _find_needed_counts(*priced: Prices) -> dict[str, str]:
+def _find_needed_counts(*models: Model) -> dict[str, str]:
     """Return the counts that many rows do not have, but these prices need, with what is taken in their place."""
+    priced = [
+        prices for model in models for prices in (model.wholesale, *(one.wholesale for one in model.timed))
+    ]
     levels = [level for prices in priced for level in _all_levels(prices)]
     needed = {
         name: f"priced as {nearest.replace('_', ' ')}"

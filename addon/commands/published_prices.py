@@ -1,12 +1,12 @@
-"""The published prices of the installed ``genai-prices``, and a comparison of the catalog with them.
+"""The published prices and context windows of the installed ``genai-prices``.
 
 Rules: docs/catalog.md, "Checking prices".
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -60,58 +60,22 @@ class PublishedPrices:
         return self.tiers[reached[-1]] if reached else self.base
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """A price in USD per million tokens, or a window in tokens, that differs between the catalog and published data.
-
-    ``catalog`` or ``published`` is None when it has no such price. Where a kind has the price of a more common one, as
-    cache writes that of the input, it counts as none.
-    """
-
-    slug: str
-    provider: str
-    upstream_model_id: str
-    price: str
-    catalog: Decimal | None
-    published: Decimal | None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The number of compared models, the differences, and ``unknown``: the slugs that the published data lack."""
-
-    checked: int
-    disagreements: tuple[Disagreement, ...]
-    unknown: tuple[str, ...]
-
-
-def compare_prices(models: Iterable[Model], day: date) -> Comparison:
-    """Compare wholesale prices with those of the installed ``genai-prices`` for ``day`` (UTC).
-
-    Skip builtin providers, which have no published prices.
-    """
-    disagreements: list[Disagreement] = []
-    unknown: list[str] = []
-    checked = 0
-    for model in sorted(models, key=lambda model: model.slug):
-        if model.provider.builtin:
-            continue
-        if published := find_published(model.provider.base_url, model.upstream_model_id, day):
-            checked += 1
-            disagreements += _compare_model(model, published)
-            disagreements += _compare_window(model)
-        else:
-            unknown.append(model.slug)
-    return Comparison(checked, tuple(disagreements), tuple(unknown))
-
-
 def find_published(base_url: str, upstream_model_id: str, day: date) -> PublishedPrices | None:
     """Return the prices of a model on ``day`` (UTC), of its most expensive hour."""
-    info = _find_model(base_url, upstream_model_id)
-    if info is None:
-        return None
-    hours = [info.get_prices(datetime.combine(day, time(hour), UTC)) for hour in range(24)]
-    dearest = max(hours, key=lambda prices: _find_price(prices.input_mtok, 0) or Decimal(0))
+    info = find_model_info(base_url, upstream_model_id)
+    return None if info is None else find_dearest_published(info, moments_of(day))
+
+
+def moments_of(day: date) -> list[datetime]:
+    """Return the beginning of each half hour of a day (UTC)."""
+    midnight = datetime.combine(day, time(), UTC)
+    return [midnight + timedelta(minutes=30) * step for step in range(48)]
+
+
+def find_dearest_published(info: "ModelInfo", moments: Iterable[datetime]) -> PublishedPrices:
+    """Return the published prices of the most expensive of some moments."""
+    found = [info.get_prices(moment) for moment in moments]
+    dearest = max(found, key=lambda prices: _find_price(prices.input_mtok, 0) or Decimal(0))
     stated = [getattr(dearest, name) for name in _NAMES.values()]
     bounds = {tier.start for price in stated for tier in getattr(price, "tiers", ())}
     return PublishedPrices(
@@ -136,7 +100,8 @@ def _find_price(price: Any, bound: int) -> Decimal | None:
     return found
 
 
-def _find_model(base_url: str, upstream_model_id: str) -> "ModelInfo | None":
+def find_model_info(base_url: str, upstream_model_id: str) -> "ModelInfo | None":
+    """Return what the package has of a model."""
     # Imported here because it is large and no other command needs it.
     from genai_prices.data_snapshot import get_snapshot
 
@@ -151,7 +116,7 @@ def _find_model(base_url: str, upstream_model_id: str) -> "ModelInfo | None":
 
 def find_published_window(base_url: str, upstream_model_id: str) -> int | None:
     """Return the context window of a model, in tokens."""
-    info = _find_model(base_url, upstream_model_id)
+    info = find_model_info(base_url, upstream_model_id)
     return info.context_window if info else None
 
 
@@ -165,36 +130,6 @@ def find_wanted_window(model: Model) -> int | None:
     if published is None or (window is None and not model.family.cap_within_window):
         return None
     return published if window is None or 20 * window > 21 * published else None
-
-
-def _compare_window(model: Model) -> Iterator[Disagreement]:
-    if (published := find_wanted_window(model)) is not None:
-        stated = None if model.context_window is None else Decimal(model.context_window)
-        named = (model.slug, model.provider.name, model.upstream_model_id, "context window")
-        yield Disagreement(*named, stated, Decimal(published))
-
-
-def _compare_model(model: Model, published: PublishedPrices) -> Iterator[Disagreement]:
-    bounds = {0, *published.tiers, *(tier.above_prompt_tokens for tier in model.wholesale.tiers)}
-    for bound in sorted(bounds):
-        stated, wanted = price_catalog(model.wholesale, bound), published.at(bound)
-        for kind, price in stated.items():
-            # The price of the nearest kind counts as none.
-            nearest = None if kind == "cached_input" else NEAREST.get(kind)
-            catalog_usd = None if nearest and price == stated[nearest] else price
-            published_usd = wanted.get(kind)
-            if nearest and published_usd == wanted.get(nearest):
-                published_usd = None
-            if catalog_usd != published_usd:
-                name = kind.replace("_", " ") + (f" above {bound}" if bound else "")
-                yield Disagreement(
-                    model.slug,
-                    model.provider.name,
-                    model.upstream_model_id,
-                    name,
-                    catalog_usd,
-                    published_usd,
-                )
 
 
 def price_catalog(prices: Prices, bound: int) -> Mapping[str, Decimal]:

@@ -1,6 +1,9 @@
 """Readers of the settings and the ledger that a gateway works on."""
 
+import errno
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +27,17 @@ def load_served_settings(conf_file: Path) -> Settings:
     for problem in settings.problems:
         click.echo(f"{problem.consequence}: {problem}", err=True)
     return settings
+
+
+def read_regular_file(file: Path, most_bytes: int) -> bytes:
+    """Return a file's content, of a larger file ``most_bytes`` + 1. Raises ``OSError``, also for a pipe or a device.
+
+    A pipe would let the command wait for whoever writes into it.
+    """
+    with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is not a regular file: save it as one", str(file))
+        return opened.read(most_bytes + 1)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from addon.settings.conf_schema import ProxyConf
-from addon.settings.errors import SettingsError, suggest_name
+from addon.settings.errors import SettingsError, shorten_name, suggest_name
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
 from addon.store.ledger.call_filter import FAILED, Filter, is_status
@@ -57,7 +57,9 @@ def parse_by_option(context: click.Context, option: click.Parameter, text: str |
             raise click.BadParameter(f'"{part}" takes no second name', context, option)
         if part not in GROUPS:
             known = [*GROUPS, LIMITS, REFUSALS] if len(parts) == 1 else GROUPS
-            raise click.BadParameter(f'unknown "{part}"{suggest_name(part, known)}', context, option)
+            raise click.BadParameter(
+                f'unknown "{shorten_name(part)}"{suggest_name(part, known)}', context, option
+            )
     if len(parts) > 2 or len(set(parts)) < len(parts):
         raise click.BadParameter("it takes one name, or two different ones", context, option)
     return ",".join(parts)
@@ -104,7 +106,7 @@ def check_names(conf_file: Path, conf: ProxyConf, ledger: sqlite3.Connection, wa
         if name not in known:
             known |= _find_configured(conf_file, conf, kind, wanted.workspace)
         if name not in known:
-            raise click.ClickException(f'unknown {kind} "{name}"{suggest_name(name, known)}')
+            raise click.ClickException(f'unknown {kind} "{shorten_name(name)}"{suggest_name(name, known)}')
 
 
 def _find_configured(conf_file: Path, conf: ProxyConf, kind: str, workspace: str | None) -> set[str]:

@@ -8,7 +8,7 @@ from addon.commands.output import LIMIT_HEADERS, TABLE_WIDTH, Form, format_limit
 from addon.commands.text_table import Column, Kind, format_columns
 from addon.text.table import Table
 from addon.text.table_formats import format_csv, format_json
-from addon.text.unprintable import escape_unprintable
+from addon.text.unprintable import escape_line
 from policies.money import format_nanousd, format_nanousd_rounded
 
 _CALL_COLUMNS = (
@@ -102,7 +102,7 @@ def _format_limits(limits: Table, form: Form) -> str:
     headers = [*("key" if name == "key_id" else name for name in names), *LIMIT_HEADERS]
     format_usd = format_nanousd if form == "wide" else _format_short
     rows = [
-        [*(escape_unprintable(row[name] or "") for name in names), *format_limit(row, format_usd)]
+        [*(escape_line(row[name] or "") for name in names), *format_limit(row, format_usd)]
         for row in placed.records()
     ]
     kinds: list[Kind] = ["text" if name == "label" else "id" for name in names]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from policies.model import Usage
+from policies.usage import Usage
 
 HEAD: Final = frozenset({"id", "object", "created", "model"})
 """The members of every chunk."""

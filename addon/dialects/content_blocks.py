@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from addon.dialects.chat_shape import Identity, chunk, usage_chunk
 from addon.text.json_encode import encode_json
-from policies.model import Usage
+from policies.usage import Usage
 
 REASONING_FORMAT: Final = "anthropic-claude-v1"
 """The ``reasoning_details`` format that only Anthropic's models understand. Source: OpenRouter, "Reasoning Tokens"."""

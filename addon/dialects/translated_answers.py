@@ -16,8 +16,8 @@ from addon.dialects.chat_shape import HEAD, StreamTranslator
 from addon.dialects.translated_template import translated_template
 from addon.text.errors import ErrorAnswer, unreadable_answer
 from addon.text.json_encode import encode_json
-from policies.model import Usage
 from policies.plausible_usage import NOT_A_COUNT
+from policies.usage import Usage
 
 type Translate = Callable[[dict[str, Any], str, int, str], dict[str, Any]]
 """From a provider's whole answer, a catalog slug, a Unix time in seconds and an id to a chat completion."""

@@ -20,6 +20,7 @@ from addon.edits.workspace_files import (
 from addon.settings.errors import SettingsError
 from addon.settings.file_content import decode_text, parse_toml
 from addon.settings.last_good import LastGood
+from addon.settings.parsed_text import parse_text
 from addon.settings.settings import SettingsFiles
 from addon.settings.sources import Sources
 
@@ -74,7 +75,14 @@ class Revocation:
             if error is None:
                 return None
             reason = str(error)
+            if self.in_last_good is None and self._is_served():
+                return f"the key is turned off in its file, which is served without one setting: {reason}"
         return self._apply_to_last_good(reason)
+
+    def _is_served(self) -> bool:
+        """Return whether the file is served though it does not load: only ``rpm_override`` can't be read."""
+        parsed = parse_text(self.file, self.plan.after.encode()) if self.plan else None
+        return parsed is not None and parsed.error is not None and parsed.table is not None
 
     def _apply_to_last_good(self, reason: str) -> str:
         key_id, in_file, in_last_good = self.key_id, self.in_file, self.in_last_good

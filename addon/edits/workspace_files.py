@@ -14,7 +14,7 @@ from typing import Any, Final
 from addon.runtime.atomic_files import FileChangedError, remove_abandoned, replace_unchanged
 from addon.runtime.folder_lock import locked
 from addon.settings.builder import CheckedFile
-from addon.settings.errors import describe_error, suggest_name
+from addon.settings.errors import describe_error, shorten_name, suggest_name
 from addon.settings.file_content import decode_text, make_absolute, parse_toml
 from addon.settings.settings import SettingsFiles, load_conf
 from addon.settings.sources import Sources
@@ -114,7 +114,9 @@ class WorkspaceFile:
 
 def unknown_workspace_error(workspace: str, known: Iterable[str]) -> UnknownWorkspaceError:
     """Return the error of a workspace that does not exist. It suggests the nearest name."""
-    return UnknownWorkspaceError(f'unknown workspace "{workspace}"{suggest_name(workspace, known)}')
+    return UnknownWorkspaceError(
+        f'unknown workspace "{shorten_name(workspace)}"{suggest_name(workspace, known)}'
+    )
 
 
 def unknown_key_error(workspace: str, key_id: str, known: Iterable[str]) -> EditError:

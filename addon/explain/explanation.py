@@ -29,6 +29,7 @@ from addon.calls.upstream_request import (
     find_window_cap_of,
     make_attempt,
     make_hold_request,
+    price_next_attempt,
 )
 from addon.explain.fields import explained_fields
 from addon.store.ledger.report import ReadUsed, find_limits
@@ -188,6 +189,7 @@ def _admit(call: Call, content: bytes) -> None:
 
 
 def _explain_attempt(call: Call, given: Mapping[str, Any], budgets: _Budgets) -> ExplainedAttempt:
+    price_next_attempt(call, call.exchange.created_at)
     target = call.exchange.next_target
     explained = ExplainedAttempt(target, Caps(catalog=target.model.max_completion_tokens))
     try:

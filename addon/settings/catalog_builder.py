@@ -4,6 +4,7 @@ The tables of the overlay, ``[paths] catalog_overlay``, replace those of the cat
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,8 +21,10 @@ from addon.settings.catalog_schema import (
 )
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import ErrorList, SettingsError, join_errors, join_key_path
+from addon.settings.file_content import parse_toml
 from addon.settings.gateway_secrets import SecretUse
 from addon.settings.price_schema import make_prices
+from addon.settings.price_time_schema import make_timed_prices
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
@@ -98,7 +101,11 @@ class CatalogBuilder:
 
     def _read[T](self, schema: TypeAdapter[dict[str, T]], file: Path, errors: ErrorList) -> _Placed[T]:
         with errors.collect():
-            return self._validate(schema, file, self._sources.read_toml(file))
+            try:
+                tables = _parse(schema, file, self._sources.read(file))
+            except SettingsError:
+                return self._validate(schema, file, self._sources.read_toml(file))
+            return {name: (file, table) for name, table in tables.items()}
         return {}
 
     def _validate[T](
@@ -133,6 +140,7 @@ class CatalogBuilder:
             custom_family=self._find_custom_family(table, file, name),
             skipped_keys=skipped,
             unset_variables=unset,
+            service_tier=table.service_tier,
         )
 
     def _read_platform_keys(
@@ -208,7 +216,7 @@ class CatalogBuilder:
                 check(table.upstream_model_id)
             except ValueError as error:
                 raise SettingsError(file, join_key_path(slug, "upstream_model_id"), str(error)) from None
-        wholesale = make_prices(table, table.service_tiers)
+        wholesale = make_prices(table)
         return Model(
             slug=slug,
             provider=provider,
@@ -220,10 +228,21 @@ class CatalogBuilder:
             byok_only=table.byok_only,
             active=table.active and (self.sandbox_enabled or not provider.builtin),
             context_window=table.context_window,
+            max_searches=table.max_searches,
             cost=table.cost,
             markup_percent=self._conf.billing.markup_percent,
             lacks=frozenset(table.lacks),
+            timed=make_timed_prices(table, self._conf.billing.markup_percent),
         )
+
+
+@lru_cache(maxsize=8)
+def _parse[T](schema: TypeAdapter[dict[str, T]], file: Path, content: bytes) -> dict[str, T]:
+    """Return the tables of a file. Most reloads find the catalog unchanged, and it takes long to read.
+
+    Raises ``SettingsError``, without the numbers of lines.
+    """
+    return validate(schema, file, parse_toml(content, file))
 
 
 def _add_line(error: SettingsError, text: str) -> SettingsError:

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from addon.settings.price_schema import ServiceTierName, ServiceTierTable, TieredPricesTable
+from addon.settings.price_schema import AnyServiceTierName
+from addon.settings.price_time_schema import TimedPricesTable, list_price_tables
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
     AwsName,
@@ -45,6 +46,7 @@ from policies.family import (
 )
 from policies.model import Auth
 from policies.model_lacks import Lack
+from policies.prices import MAX_SEARCHES
 
 _DEFAULT = Estimator()
 
@@ -62,6 +64,7 @@ class ProviderTable(Table):
     chat_path: ChatPath = "/chat/completions"
     headers: dict[HeaderName, HeaderValue] = {}
     custom_family: str | None = None
+    service_tier: AnyServiceTierName | None = None
     builtin: bool = False
 
     @property
@@ -184,15 +187,15 @@ class PlaceTable(Table):
     family: str
 
 
-class ModelTable(TieredPricesTable, PlaceTable):
+class ModelTable(TimedPricesTable, PlaceTable):
     """One table of models.toml."""
 
     input_price_per_m: Price
     output_price_per_m: Price
     max_completion_tokens: Count
     context_window: Count | None = None
+    max_searches: Annotated[int, Field(ge=0, le=1_000, strict=True)] = MAX_SEARCHES
     lacks: Distinct[Lack] = ()
-    service_tiers: dict[ServiceTierName, ServiceTierTable] = {}
     cost: Literal["computed", "reported"] = "computed"
     byok_only: bool = False
     active: bool = True
@@ -205,6 +208,18 @@ class ModelTable(TieredPricesTable, PlaceTable):
                 ": raise it, or lower that"
             )
             raise table_error(reason, "context_window")
+        return self
+
+    @model_validator(mode="after")
+    def _check_reach(self) -> Self:
+        """Check that each tier is met by prompts that fit into the window."""
+        for path, table in list_price_tables(self):
+            for at, tier in enumerate(table.tiers):
+                if self.context_window is not None and tier.above_prompt_tokens > self.context_window:
+                    reason = (
+                        f"is above context_window, which is {self.context_window}: lower it, or raise that"
+                    )
+                    raise table_error(reason, *path, "tiers", at, "above_prompt_tokens")
         return self
 
 

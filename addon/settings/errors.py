@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from addon.text.unprintable import escape_line
+
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _LABEL_KEYS: Final = ("id", "keywords", "when")
 _MAX_LABEL_CHARS: Final = 64
@@ -187,7 +189,8 @@ def join_key_path(*path: str | int | Entry) -> str:
 
 
 def shorten_name(name: str) -> str:
-    """Return a name as an error shows it."""
+    """Return a name as an error shows it, on one line."""
+    name = escape_line(name)
     return name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}…"
 
 

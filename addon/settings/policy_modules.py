@@ -48,6 +48,8 @@ OWN_MODULES: Final = frozenset(
             "model",
             "money",
             "plausible_usage",
+            "price_set",
+            "price_times",
             "prices",
             "refusal",
             "request_facts",
@@ -64,6 +66,7 @@ OWN_MODULES: Final = frozenset(
             "spend",
             "token_bucket",
             "trace_context",
+            "usage",
             "utc_time",
         ),
     }

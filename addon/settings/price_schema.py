@@ -6,21 +6,27 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from addon.settings.validation import Table, table_error
-from addon.settings.value_types import Count, Listed, Price
+from addon.settings.value_types import Listed, Price
 from policies.prices import NORMAL_SERVICE_TIERS, PRICE_FIELDS, Prices, Tier, price_key
 
 
-def _check_service_tier(name: str) -> str:
+def _check_tier_name(name: str) -> str:
     if not re.fullmatch(r"[a-z][a-z_-]{0,31}", name):
         raise ValueError("must be a name in lower case, as answers have it: letters, _ and -")
+    return name
+
+
+def _check_service_tier(name: str) -> str:
+    _check_tier_name(name)
     if name in NORMAL_SERVICE_TIERS:
         raise ValueError("is the usual service, whose prices are those of the model: remove this table")
     return name
 
 
+type AnyServiceTierName = Annotated[str, AfterValidator(_check_tier_name)]
 type ServiceTierName = Annotated[str, AfterValidator(_check_service_tier)]
 
 
@@ -51,7 +57,9 @@ class PricesTable(Table):
 class TierTable(PricesTable):
     """``[["slug".tiers]]``: other prices for prompts of more than so many tokens."""
 
-    above_prompt_tokens: Count
+    above_prompt_tokens: Annotated[
+        int, Field(ge=1, strict=True, description="the prompt tokens above which these prices hold")
+    ]
     whole_call: bool = True
 
     @model_validator(mode="after")
@@ -82,16 +90,20 @@ class ServiceTierTable(TieredPricesTable):
     """``["slug".service_tiers.NAME]``: the prices of calls whose answer names that service tier."""
 
 
-def make_prices(table: TieredPricesTable, services: Mapping[str, ServiceTierTable]) -> Prices:
-    """Return the prices of a model. A tier, or a service tier, has its own prices, and else those around it."""
-    return _make_tiered(
-        table.stated,
-        table.tiers,
-        {
-            name: _make_tiered(table.stated | inner.stated, inner.tiers, {})
-            for name, inner in services.items()
-        },
-    )
+class ServedPricesTable(TieredPricesTable):
+    """Prices with tiers and service tiers."""
+
+    service_tiers: dict[ServiceTierName, ServiceTierTable] = {}
+
+
+def make_prices(table: ServedPricesTable, around: Mapping[str, int] = MappingProxyType({})) -> Prices:
+    """Return prices. Each tier, or service tier, has its own prices, and else those around it."""
+    stated = {**around, **table.stated}
+    services = {
+        name: _make_tiered(stated | inner.stated, inner.tiers, {})
+        for name, inner in table.service_tiers.items()
+    }
+    return _make_tiered(stated, table.tiers, services)
 
 
 def _make_tiered(

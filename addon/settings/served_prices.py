@@ -11,7 +11,6 @@ from typing import Any, Final
 from addon.runtime.atomic_files import write_atomically
 from policies.model import Model
 from policies.money import price_usd_per_mtok
-from policies.prices import Prices, list_prices
 
 FILE_NAME: Final = "served-prices.json"
 MAX_NAMED: Final = 20
@@ -37,7 +36,7 @@ class ServedPrices:
         """
         if models is self._models:
             return None
-        before, now = self._read(), {slug: _prices_of(model.wholesale) for slug, model in models.items()}
+        before, now = self._read(), {slug: _prices_of(model) for slug, model in models.items()}
         if before != now:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(self._file, json.dumps(now, indent=1))
@@ -55,10 +54,10 @@ class ServedPrices:
         return found if is_valid else {}
 
 
-def _prices_of(prices: Prices) -> dict[str, str | None]:
+def _prices_of(model: Model) -> dict[str, str | None]:
     return {
         key: None if price is None else f"{price_usd_per_mtok(price).normalize():f}"
-        for key, price in list_prices(prices).items()
+        for key, price in model.list_wholesale().items()
     }
 
 

@@ -73,6 +73,9 @@ class ErrorWriter:
             return f'"{path[-1]}" belongs to the top of the file, above the first [table]'
         if kind == _UNKNOWN:
             return self._describe_unknown(path)
+        field = self._fields_of(path[:-1]).get(str(path[-1]))
+        if kind == "missing" and field and field.description:
+            return f"is required: {field.description}"
         if kind == "value_error":
             return str(detail["ctx"]["error"])
         if kind == "too_long":

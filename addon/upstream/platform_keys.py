@@ -7,6 +7,7 @@ the key. ``policies.key_cooldown`` decides how long a key rests, and no call is 
 import logging
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import SecretStr
@@ -79,17 +80,21 @@ class PlatformKeys:
         if target.mode != "payg" or not provider.platform_keys:
             return target
         secrets, known = self._of_provider.get(provider.name, ((), []))
+        places: Mapping[SecretStr, int] = {}
         if secrets is not provider.platform_keys:  # A call may have keys of earlier settings.
+            places = provider.key_places
             known = [
                 self._keys.get((provider.name, secret)) or _Key(provider.name, secret)
                 for secret in provider.platform_keys
             ]
         if len(known) == 1:
-            return target.with_secret(known[0].secret)
-        turn = self._turns.get(provider.name, 0)
-        index = next_index([key.cooldown for key in known], turn, self._clock.monotonic_s())
-        self._turns[provider.name] = index + 1
-        return target.with_secret(known[index].secret)
+            chosen = known[0]
+        else:
+            turn = self._turns.get(provider.name, 0)
+            index = next_index([key.cooldown for key in known], turn, self._clock.monotonic_s())
+            self._turns[provider.name] = index + 1
+            chosen = known[index]
+        return target.with_platform_key(chosen.secret, places.get(chosen.secret, chosen.place))
 
     def record_answer(self, target: Target, status: int, retry_after: str | None) -> None:
         """Record the answer to ``target``, as ``choose`` returned it: its status and its ``Retry-After``."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -34,6 +35,18 @@ GPT_5_4 = model(
     service_tiers={"flex": {"input_price_per_m": "1.25", "output_price_per_m": "7.5"}},
 )
 
+DAY = timedelta(days=1)
+TIMED = model(
+    upstream_model_id="vendor/timed",
+    dated=[
+        {"from_date": datetime.now(UTC).date() - DAY, "input_price_per_m": "0.3"},
+        {"from_date": datetime.now(UTC).date() + 30 * DAY, "input_price_per_m": "9"},
+    ],
+)
+HOURLY = model(
+    upstream_model_id="vendor/hourly",
+    hours=[{"utc": ["00:00-12:00", "12:00-24:00"], "output_price_per_m": "1.2"}],
+)
 REPORTED = model(upstream_model_id="vendor/reported", cost="reported")
 
 
@@ -44,6 +57,8 @@ def priced(start_gateway: StartGateway) -> Gateway:
             "tester-large": GPT_5_4,
             "plain": model(upstream_model_id="vendor/plain"),
             "reported": REPORTED,
+            "timed": TIMED,
+            "hourly": HOURLY,
         }
     )
 
@@ -132,6 +147,20 @@ def test_a_service_tier_goes_out_only_with_a_price(
     assert answer.headers.get("x-gateway-dropped") == (None if sent else "service_tier")
 
 
+@pytest.mark.parametrize(
+    ("slug", "prices", "usd"), [("timed", (0.312, 0.624), "0.0009"), ("hourly", (0.156, 1.248), "0.00135")]
+)
+def test_the_prices_of_this_time_are_listed_and_charged(
+    priced: Gateway, upstream: Upstream, slug: str, prices: tuple[float, float], usd: str
+) -> None:
+    upstream.behave(whole(completion(usage=count(1_000, 1_000))))
+    row = priced.wait_for_row(call(priced, model=slug).headers["x-request-id"])
+    assert row["wholesale_nanousd"] == int(Decimal(usd) * 10**9)
+    listed = httpx.get(f"{priced.url}/v1/models", timeout=BOUND_S).json()
+    [shown] = [one for one in listed if one["modelSlug"] == slug]
+    assert (shown["inputPricePerMRetail"], shown["outputPricePerMRetail"]) == prices
+
+
 def test_the_public_catalog_has_the_prices_of_the_first_tier(priced: Gateway) -> None:
     row = httpx.get(f"{priced.url}/v1/models/tester-large", timeout=BOUND_S).json()
     assert (row["inputPricePerMRetail"], row["outputPricePerMRetail"]) == (2.6, 15.6)
@@ -158,6 +187,15 @@ def test_a_reported_cost_is_kept_and_costs_where_the_model_says_so(
     row = priced.wait_for_row(answer.headers["x-request-id"])
     assert (row["reported_nanousd"], row["wholesale_nanousd"]) == (kept, wholesale)
     assert row["retail_nanousd"] == wholesale * 104 // 100
+
+
+def test_what_may_be_reported_does_not_grow_with_the_providers_own_counts(
+    priced: Gateway, upstream: Upstream
+) -> None:
+    # Held for: a cap of 1,000 tokens, 0.0006 USD. Ten times the cap is plausible, and so would have been its tenfold.
+    upstream.behave(whole(completion(usage=count(1_000, 10_000, cost=0.05))))
+    row = priced.wait_for_row(call(priced, model="reported", max_tokens=1_000).headers["x-request-id"])
+    assert (row["reported_nanousd"], row["wholesale_nanousd"]) == (None, 1_000 * 150 + 10_000 * 600)
 
 
 def test_the_cost_of_a_part_is_not_that_of_the_call(priced: Gateway, upstream: Upstream) -> None:

@@ -50,7 +50,7 @@ def load_models(reading: Reading) -> View:
     sort = query.choice("sort", _SORTS, _USUAL_SORT)
     use = _find_use(reading, time)
     rows = [
-        *(_make_row(model, use.get(model.slug, _NO_USE)) for model in models.values()),
+        *(_make_row(model.at(reading.now), use.get(model.slug, _NO_USE)) for model in models.values()),
         *(_make_row_outside(used) for slug, used in use.items() if slug not in models),
     ]
     wanted = _sort([row for row in rows if _is_wanted(row, query)], sort)

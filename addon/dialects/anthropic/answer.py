@@ -20,7 +20,7 @@ from addon.dialects.content_blocks import (
     whole_call,
 )
 from addon.text.json_encode import encode_json
-from policies.model import Usage
+from policies.usage import Usage
 
 _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     {

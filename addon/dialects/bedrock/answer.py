@@ -22,7 +22,7 @@ from addon.dialects.content_blocks import (
     text_of,
     whole_call,
 )
-from policies.model import Usage
+from policies.usage import Usage
 
 _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     {

@@ -15,7 +15,7 @@ from addon.answers.bounds import check_choices
 from addon.dialects.chat_shape import Identity, choice, chunk, completion, usage_chunk
 from addon.dialects.gemini.parts import objects, read_parts
 from addon.dialects.gemini.usage import count_searches, read_priced, running_usage, usage_block
-from policies.model import Usage
+from policies.usage import Usage
 
 _PROMPT_BLOCKED: Final = "the prompt was blocked"
 # Source: google-genai, types.FinishReason. Any other reason means "stop": the answer ended and nothing was withheld.

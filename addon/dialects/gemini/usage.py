@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from addon.answers.usage import read_count, read_service_tier, sum_counts
-from policies.model import Usage
+from policies.usage import Usage
 
 
 def usage_block(metadata: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.chat_requests import CONTRACT, HELLO, NAMED_APART, encoded, read, refused
 
@@ -121,7 +121,6 @@ JSON_VALUES = st.recursive(
 BODIES = st.dictionaries(st.sampled_from(CONTRACT) | st.text(max_size=5), JSON_VALUES, max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
 @given(body=BODIES, with_messages=st.booleans())
 def test_any_object_is_read_as_it_is_or_refused_with_one_of_two_codes(
     body: dict[str, Any], with_messages: bool
@@ -138,7 +137,6 @@ def test_any_object_is_read_as_it_is_or_refused_with_one_of_two_codes(
         assert not set(outcome.extras) & set(CONTRACT)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     body=st.binary(max_size=60)
     | st.text(alphabet='{}[]",:messages\\ud810e+-NaN ', max_size=60).map(str.encode)

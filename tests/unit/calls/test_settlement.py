@@ -1,6 +1,8 @@
 """The usage and cost of a settled call: the provider's counts, or an estimate that counts nothing twice."""
 
 import json
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
@@ -18,7 +20,9 @@ from addon.settings.settings import Settings
 from policies.estimate import estimate_prompt_tokens
 from policies.exchange import CLIENT_DISCONNECTED, Exchange
 from policies.family import Family
-from policies.model import Usage
+from policies.model import Mode
+from policies.prices import Prices, Tier
+from policies.usage import Usage
 
 GEMINI = Family("gemini", reasoning_beside_completion=True)
 PLAIN = Family("plain")
@@ -116,6 +120,18 @@ def test_an_estimate_is_capped_at_the_cap_of_each_choice(
     assert (found["usage"].completion_tokens, found["usage_source"]) == (tokens, "estimated")
 
 
+def test_an_estimate_beside_reasoning_that_fills_the_cap_has_no_completion() -> None:
+    relay = openai.stream(AnswerContext("slug", GEMINI))
+    chunk = {
+        "choices": [{"index": 0, "delta": {"content": "x" * 200}}],
+        "usage": {"prompt_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 120}},
+    }
+    relay.feed(b"data: %b\n\n" % json.dumps(chunk).encode())
+    call = call_of(answered_exchange(GEMINI, status=502), reader=relay, cap_tokens=100)
+    usage = compute_outcome(call, now_s=2.0)["usage"]
+    assert (usage.completion_tokens, usage.reasoning_tokens, usage.total_tokens) == (0, 120, 129)
+
+
 # --- clients that left ---------------------------------------------------------------------------------------------
 
 UNSEEN = Family("thinker", reasons_unseen=True, tokens_per_s=8)
@@ -173,6 +189,77 @@ def test_the_count_of_a_finished_stream_is_kept() -> None:
     finish = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     counts = {"prompt_tokens": 9, "completion_tokens": 70, "total_tokens": 79}
     assert left(UNSEEN, CHUNK, finish | {"usage": counts}) == (Usage(9, 70, 79), "provider")
+
+
+# --- what an estimate is charged at ---------------------------------------------------------------------------------
+
+
+def left_at(prices: Prices, *events: dict[str, Any], mode: Mode = "payg") -> tuple[Usage, int]:
+    """Return the usage and the wholesale cost of a stream that broke off, at these prices."""
+    relay = openai.stream(AnswerContext("slug", PLAIN))
+    for one in events:
+        relay.feed(b"data: %b\n\n" % json.dumps(one).encode())
+    plain = answered_exchange(PLAIN, status=502)
+    model = replace(plain.target.model, wholesale=prices, retail=prices)
+    exchange = structs.replace(plain, target=replace(plain.target, model=model, mode=mode))
+    found = compute_outcome(call_of(exchange, reader=relay), now_s=2.0)
+    return found["usage"], found["wholesale_nanousd"]
+
+
+DEARER = Prices(5_000_000, 5_000_000, 5_000_000)
+FLEX = Prices(500_000, 500_000, 500_000)
+FLEX_TIER = MappingProxyType({"flex": FLEX})
+
+
+@pytest.mark.parametrize("usage", [{}, {"usage": None}, {"usage": {"prompt_tokens": 9}}], ids=str)
+def test_a_service_tier_counts_in_a_stream_that_breaks_off(usage: dict[str, Any]) -> None:
+    prices = Prices(1_000_000, 1_000_000, 1_000_000, service_tiers=FLEX_TIER)
+    named = CHUNK | usage | {"service_tier": "flex"}
+    found, cost_nanousd = left_at(prices, named, CHUNK)
+    assert found.service_tier == "flex"
+    assert found.prompt_tokens == (9 if usage.get("usage") else PROMPT)
+    assert cost_nanousd == 500 * (found.total_tokens or 0)
+    assert left_at(prices, CHUNK)[1] == 1_000 * (PROMPT + 50)
+
+
+def test_a_service_tier_alone_is_no_usage() -> None:
+    start = {"choices": [{"index": 0, "delta": {"role": "assistant"}}], "service_tier": "flex"}
+    assert usage_of(openai, PLAIN, 502, start) == (Usage(), "none")
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    assert usage_of(openai, PLAIN, 200, start, end) == (Usage(), "none")
+
+
+@pytest.mark.parametrize(
+    ("bound", "tokens", "is_dearer"),
+    [
+        (PROMPT, PROMPT, False),
+        (PROMPT - 1, PROMPT - 1, False),
+        (PROMPT * 10 // 16, PROMPT * 10 // 16, False),
+        (PROMPT * 10 // 16 - 1, PROMPT, True),
+    ],
+)
+def test_an_estimate_meets_no_tier_that_the_prompt_hardly_reached(
+    bound: int, tokens: int, is_dearer: bool
+) -> None:
+    prices = Prices(1_000_000, 1_000_000, 1_000_000, tiers=(Tier(bound, DEARER),))
+    price = 5_000 if is_dearer else 1_000
+    assert left_at(prices, CHUNK) == (Usage(tokens, 50, tokens + 50), price * (tokens + 50))
+    only_completion = CHUNK | {"usage": {"completion_tokens": 7}}
+    assert left_at(prices, only_completion) == (Usage(tokens, 7, tokens + 7), price * (tokens + 7))
+    counted = CHUNK | {"usage": {"prompt_tokens": PROMPT + 1, "completion_tokens": 7}}
+    assert left_at(prices, counted)[1] == 5_000 * (PROMPT + 8)
+
+
+def test_an_estimate_goes_by_the_tiers_of_the_service_that_was_named() -> None:
+    flex = replace(FLEX, tiers=(Tier(PROMPT - 1, DEARER),))
+    prices = Prices(1_000_000, 1_000_000, 1_000_000, service_tiers={"flex": flex})
+    assert left_at(prices, CHUNK)[0].prompt_tokens == PROMPT
+    assert left_at(prices, CHUNK | {"service_tier": "flex"})[0].prompt_tokens == PROMPT - 1
+
+
+def test_an_own_key_has_the_whole_estimate() -> None:
+    prices = Prices(1, 1, 1, tiers=(Tier(PROMPT - 1, DEARER),))
+    assert left_at(prices, CHUNK, mode="byok") == (Usage(PROMPT, 50, PROMPT + 50), 0)
 
 
 # --- implausible counts ------------------------------------------------------------------------------------------

@@ -3,9 +3,12 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from rig.attempt_runs import KEY
 from rig.bounds import BOUND_S
+from rig.call_stages import call_at, make_dependencies
 from rig.provider import Peer, Provider
 from rig.scripts import chunk
 from rig.upstream_pool import REQUEST, acquire, pool_of
@@ -14,7 +17,9 @@ from addon.answers.context import AnswerContext
 from addon.calls import unrelayed_answers
 from addon.calls.unrelayed_answers import MAX_WHOLE_ANSWERS, STREAM_MAX_BYTES, UnrelayedAnswers
 from addon.dialects import openai
-from addon.upstream.connection import HIGH_WATER_BYTES, SLICE_BYTES
+from addon.settings.settings import Settings
+from addon.upstream.connection import HIGH_WATER_BYTES
+from policies.call_stages import Stage
 from policies.family import Family
 
 
@@ -78,7 +83,11 @@ async def test_close_ends_all_and_none_can_begin_after_it(begin: Begin) -> None:
             pass
 
 
-async def test_a_stream_is_read_on_for_its_bound_of_bytes_at_most() -> None:
+async def test_a_stream_is_read_on_for_its_bound_of_bytes_at_most(
+    attempt_settings: Settings, tmp_path: Path
+) -> None:
+    deps = make_dependencies(attempt_settings, tmp_path / "tollgate.db")
+    call = await call_at(Stage.DISPATCHED, deps, KEY, stream=True)
     event = b"data: %b\n\n" % json.dumps(chunk("x" * 1_000)).encode()
     body = event * (3 * STREAM_MAX_BYTES // len(event))
 
@@ -90,8 +99,13 @@ async def test_a_stream_is_read_on_for_its_bound_of_bytes_at_most() -> None:
         connection = await acquire(pool, provider.origin())
         connection.send(REQUEST, b"{}")
         await connection.head()
-        reader = openai.stream(AnswerContext("slug", Family("plain")))
-        await unrelayed_answers._read_to_end(reader, connection, SLICE_BYTES, STREAM_MAX_BYTES)
+        reader = call.attempt.reader = openai.stream(AnswerContext("slug", Family("plain")))
+        call.attempt.streams = True
+        await unrelayed_answers._read_rest(call, call.attempt, connection, deps.clock)
         read_bytes = reader.relayed_text_chars // 1_000 * len(event)
         assert STREAM_MAX_BYTES - len(event) <= read_bytes <= STREAM_MAX_BYTES + 8 * HIGH_WATER_BYTES
         connection.release()
+    await deps.in_flight.abandon(call)
+    await deps.in_flight.close()
+    await deps.pool.close()
+    await deps.store.close()

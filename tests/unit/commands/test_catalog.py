@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 from rig.configuration import ROOT
 
 from addon.commands.catalog import catalog
-from addon.commands.published_prices import compare_prices
+from addon.commands.catalog_comparison import compare_prices
 from addon.settings.settings import load_settings
 from policies.family import Family
 from policies.model import Model, Provider
+from policies.price_times import Hours, TimedPrices
 from policies.prices import Prices, Tier
 
 CATALOG = ROOT / "catalog_data"
@@ -119,14 +120,50 @@ def test_the_highest_price_of_the_day_is_compared() -> None:
     assert {disagreement.slug for disagreement in comparison.disagreements} == {"off-peak"}
 
 
-def test_an_announced_change_counts_from_its_day_on() -> None:
+def test_an_announced_change_is_named_before_its_day() -> None:
     model = _model(
         "https://generativelanguage.googleapis.com/v1beta/openai",
         "gemini-3.8-flash",
         Prices(750_000, 75_000, 3_750_000),
     )
-    assert compare_prices([model], date(2026, 12, 31)).disagreements == ()
-    assert len(compare_prices([model], date(2027, 1, 1)).disagreements) == 3
+    announced = compare_prices([model], date(2026, 12, 31)).disagreements
+    assert [one.price for one in announced] == [
+        f"{kind} dated[2027-01-01]" for kind in ("input", "cached input", "output")
+    ]
+    assert [one.price for one in compare_prices([model], date(2027, 1, 1)).disagreements] == [
+        *("input", "cached input", "output")
+    ]
+
+
+def test_prices_of_a_day_to_come_are_compared_with_those_announced() -> None:
+    doubled = Prices(1_500_000, 150_000, 7_500_000)
+    model = _model(
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini-3.8-flash",
+        Prices(750_000, 75_000, 3_750_000),
+    )
+    known = replace(model, timed=(TimedPrices(doubled, doubled, date(2027, 1, 1)),))
+    for day in (date(2026, 11, 23), date(2026, 12, 31), date(2027, 1, 1), date(2027, 3, 1)):
+        assert compare_prices([known], day).disagreements == ()
+    early = replace(model, timed=(TimedPrices(doubled, doubled, date(2026, 12, 1)),))
+    found = {one.price for one in compare_prices([early], date(2026, 11, 23)).disagreements}
+    assert found == {f"{kind} dated[2026-12-01]" for kind in ("input", "cached input", "output")}
+
+
+@pytest.mark.parametrize("day", [date(2026, 11, 20), date(2026, 11, 21)], ids=["Friday", "Saturday"])
+def test_prices_of_hours_are_compared_hour_by_hour(day: date) -> None:
+    peak, off_peak = Prices(1_320_000, 44_000, 3_960_000), Prices(660_000, 22_000, 1_980_000)
+    workdays = Hours(((60, 240), (360, 600)), frozenset(range(5)))
+    model = _model("https://api.deepseek.com", "deepseek-v4-pro", off_peak)
+    right = replace(model, timed=(TimedPrices(peak, peak, None, workdays),))
+    assert compare_prices([right], day).disagreements == ()
+    too_short = replace(right, timed=(TimedPrices(peak, peak, None, Hours(((60, 240),))),))
+    found = {one.price for one in compare_prices([too_short], day).disagreements}
+    assert found == {"input", "cached input", "output"}
+    too_cheap = replace(right, timed=(TimedPrices(off_peak, off_peak, None, workdays),))
+    found = {one.price for one in compare_prices([too_cheap], day).disagreements}
+    place = "hours[01:00-04:00,06:00-10:00 mon,tue,wed,thu,fri]"
+    assert found == {f"{kind} {place}" for kind in ("input", "cached input", "output")}
 
 
 @pytest.mark.parametrize(

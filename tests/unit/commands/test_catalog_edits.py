@@ -140,6 +140,38 @@ def test_a_first_tier_goes_below_the_table_and_above_the_comment_of_the_next() -
     assert edited == TEXT.replace("# a source\n", f"# a source\n{added}")
 
 
+@pytest.mark.parametrize(
+    ("head", "tier"),
+    [
+        ('[ "gpt-5.4" ]', '[[ "gpt-5.4" . tiers ]]'),
+        ("['gpt-5.4']", "[['gpt-5.4'.'tiers']]"),
+        ('  ["gpt-5.4"]', '\t[["gpt-5.4"."tiers"]]'),
+        (r'["gpt\u002d5.4"]', r'[["gpt-5\u002e4".tiers]] # [["gpt-5.4".tiers]]'),
+    ],
+)
+def test_a_head_may_be_spelled_in_each_way_of_toml(head: str, tier: str) -> None:
+    text = TIERED.replace('["gpt-5.4"]\n', f"{head}\n").replace('[["gpt-5.4".tiers]]', tier)
+    changes = {"input_price_per_m": "3", "tiers[272000].input_price_per_m": "6"}
+    edited = set_prices(text, {"gpt-5.4": changes})
+    assert edited == text.replace('"2.5"', '"3"').replace('"5"', '"6"')
+    assert tomllib.loads(copy_table(text, "gpt-5.4")) == {"gpt-5.4": tomllib.loads(text)["gpt-5.4"]}
+
+
+def test_a_tier_below_other_tables_of_its_model_is_found() -> None:
+    tier, rest = TIERED.split("[[")[1].split("\n\n", 1)
+    text = TIERED.replace(f"[[{tier}\n\n", "") + f"\n[[{tier}\n"
+    assert rest
+    key = "tiers[272000].input_price_per_m"
+    assert set_prices(text, {"gpt-5.4": {key: "6"}}) == text.replace('"5"', '"6"')
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    text = TIERED.replace("vendor's page", "vendor's\u2028page")
+    assert set_prices(text, {"plain": {"input_price_per_m": "9"}}) == text.replace(
+        '"1"\n', '"9"\n', 2
+    ).replace('"9"\n', '"1"\n', 1)
+
+
 def test_a_copy_of_a_table_has_its_tiers() -> None:
     assert copy_table(TIERED, "gpt-5.4") == TIERED.split("\n# About")[0]
 
@@ -148,3 +180,77 @@ def test_a_new_table_has_its_tiers_below() -> None:
     tier = {"above_prompt_tokens": 9, "input_price_per_m": "2"}
     made = format_model_table("a", {"input_price_per_m": "1", "tiers": [tier], "active": True})
     assert tomllib.loads(made) == {"a": {"input_price_per_m": "1", "active": True, "tiers": [tier]}}
+
+
+TIMED = """\
+["gpt-4o"]
+input_price_per_m = "2.5"
+max_completion_tokens = 16384
+
+# why the tier is there
+[["gpt-4o".tiers]]
+above_prompt_tokens = 100
+input_price_per_m = "5"
+
+[["gpt-4o".hours]]
+utc = ["01:00-04:00", "06:00-10:00"]
+weekdays = ["fri", "mon"]
+input_price_per_m = "3"
+tiers = []
+
+[["gpt-4o".dated]]
+from_date = 2027-01-01  # announced
+input_price_per_m = "4"
+hours = []
+
+[["gpt-4o".dated.tiers]]
+above_prompt_tokens = 100
+input_price_per_m = "8"
+
+[["gpt-4o".dated]]
+from_date = 2027-03-01
+output_price_per_m = "40"
+tiers = []
+
+# About the next one.
+[plain]
+input_price_per_m = "1"
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new"),
+    [
+        ("dated[2027-01-01].input_price_per_m", 'input_price_per_m = "4"\n', 'input_price_per_m = "9"\n'),
+        ("dated[2027-01-01].tiers[100].input_price_per_m", '"8"', '"9"'),
+        ("dated[2027-03-01].output_price_per_m", '"40"', '"9"'),
+        ("hours[01:00-04:00,06:00-10:00 mon,fri].input_price_per_m", '"3"', '"9"'),
+        ("tiers[100].input_price_per_m", '"5"', '"9"'),
+        (
+            "dated[2027-02-01].input_price_per_m",
+            '[["gpt-4o".dated]]\nfrom_date = 2027-03-01',
+            '[["gpt-4o".dated]]\nfrom_date = 2027-02-01\ninput_price_per_m = "9"\n\n[["gpt-4o".dated]]\n'
+            "from_date = 2027-03-01",
+        ),
+        (
+            "dated[2027-01-01].tiers[200].input_price_per_m",
+            'input_price_per_m = "8"\n',
+            'input_price_per_m = "8"\n\n[["gpt-4o".dated.tiers]]\nabove_prompt_tokens = 200\n'
+            'input_price_per_m = "9"\n',
+        ),
+    ],
+)
+def test_a_price_of_a_time_changes_in_its_line_or_gets_one(key: str, old: str, new: str) -> None:
+    assert set_prices(TIMED, {"gpt-4o": {key: "9"}}) == TIMED.replace(old, new, 1)
+
+
+def test_a_first_day_is_added_behind_its_model() -> None:
+    edited = set_prices(TEXT, {"gpt-4o": {"dated[2027-01-01].input_price_per_m": "5"}})
+    before = "max_completion_tokens = 16384  # a source\n"
+    added = '\n[["gpt-4o".dated]]\nfrom_date = 2027-01-01\ninput_price_per_m = "5"\n'
+    assert edited == TEXT.replace(before, before + added)
+
+
+def test_hours_are_not_added() -> None:
+    with pytest.raises(ValueError, match=r"no prices of the hours 02:00-03:00: add them by hand"):
+        set_prices(TIMED, {"gpt-4o": {"hours[02:00-03:00].input_price_per_m": "9"}})

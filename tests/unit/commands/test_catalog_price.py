@@ -3,63 +3,39 @@
 import csv
 import io
 import json
-import sqlite3
 import tomllib
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from rig.configuration import ROOT
 from rig.ledger import make_row
+from rig.price_command import OWN, make_deployment, overlay_of
+from rig.price_command import run_price as run
 from rig.settings_files import contents, edit
 from rig.usage_report import write_rows
 
-from addon.commands.catalog import catalog
-from addon.commands.init import init
 from addon.settings.settings import load_settings
 
-YESTERDAY = (datetime.now(UTC) - timedelta(days=1)).isoformat(timespec="milliseconds")
-TEN_DAYS_AGO = (datetime.now(UTC) - timedelta(days=10)).isoformat(timespec="milliseconds")
-OWN = """
-# The model of a customer.
-["own"]  # agreed on 2026-11-01
-provider = "GROQ"
-upstream_model_id = "own-1"
-family = "groq"
-input_price_per_m = '1'          # per million
-output_price_per_m = "2"
-max_completion_tokens = 100
 
-[["own".tiers]]                  # long prompts
-above_prompt_tokens = 1000
-input_price_per_m = "3"
-"""
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    """The conf of a deployment folder whose overlay has a model of its own."""
+    return make_deployment(tmp_path / "deployed")
+
+
+YESTERDAY = (datetime.now(UTC) - timedelta(days=1)).isoformat(timespec="milliseconds")
+
+
+TEN_DAYS_AGO = (datetime.now(UTC) - timedelta(days=10)).isoformat(timespec="milliseconds")
+
+
 PRICED_TWICE = (
     OWN
     + '\n["other"]\nprovider = "GROQ"\nupstream_model_id = "other-1"\nfamily = "groq"\n'
     + ('input_price_per_m = "1"\noutput_price_per_m = "2"\nmax_completion_tokens = 100\n')
 )
-
-
-@pytest.fixture
-def conf(tmp_path: Path) -> Path:
-    """The conf of a deployment folder whose overlay has a model of its own, with a markup of 4 percent."""
-    assert CliRunner().invoke(init, [str(tmp_path / "deployed")]).exit_code == 0
-    file = tmp_path / "deployed" / "proxy.conf"
-    edit(file, 'database = "var/tollgate.db"', 'database = "var/ledger.db"')
-    overlay_of(file).write_text(OWN, encoding="utf-8")
-    return file
-
-
-def overlay_of(conf: Path) -> Path:
-    return conf.parent / "catalog" / "models.toml"
-
-
-def run(conf: Path, *arguments: str | Path) -> Result:
-    return CliRunner().invoke(catalog, ["price", *map(str, arguments), "--conf", str(conf)])
 
 
 def run_json(conf: Path, *arguments: str | Path) -> Any:
@@ -135,11 +111,37 @@ def test_a_tier_changes_or_is_added_by_its_bound(conf: Path) -> None:
         ("tiers[1000].cached_input_price_per_m", "3", "1"),
         ("tiers[1000].output_price_per_m", "2", "4"),
     ]
-    assert run(conf, "own", "--above", "5000", "--output", "5").exit_code == 0
+    assert run(conf, "own", "--above", "5000", "--add-tier", "--output", "5").exit_code == 0
     assert tomllib.loads(overlay_of(conf).read_text("utf-8"))["own"]["tiers"] == [
         {"above_prompt_tokens": 1000, "input_price_per_m": "1", "output_price_per_m": "4"},
         {"above_prompt_tokens": 5000, "output_price_per_m": "5"},
     ]
+
+
+def test_a_price_from_a_day_on_that_loses_the_tiers_is_not_written(conf: Path) -> None:
+    refused = run(conf, "own", "--from", "2027-01-01", "--add-day", "--input", "5")
+    assert refused.exit_code == 1
+    assert "has no tiers, but the prices that it replaces have" in " ".join(refused.stderr.split())
+    assert overlay_of(conf).read_text("utf-8") == OWN
+
+
+def test_a_price_of_a_plain_model_from_a_day_on_is_added(conf: Path) -> None:
+    plain = OWN.split("[[")[0]
+    overlay_of(conf).write_text(plain, encoding="utf-8")
+    write_rows(conf, [row("a")])
+    found = run_json(conf, "own", "--from", "2099-01-01", "--add-day", "--input", "5")
+    day = "dated[2099-01-01]"
+    assert [(one["key"], one["before"], one["after"]) for one in found["changes"]] == [
+        (f"{day}.input_price_per_m", "1", "5"),
+        (f"{day}.cached_input_price_per_m", "1", "5"),
+    ]
+    assert {one["difference_nanousd"] for one in found["calls"]} == {0}
+    begun = run_json(conf, "own", "--from", "2026-01-01", "--add-day", "--input", "4")
+    assert [one["difference_nanousd"] for one in begun["calls"]] == [300_000, 312_000]
+    written = tomllib.loads(overlay_of(conf).read_text("utf-8"))["own"]
+    days = [one["from_date"].isoformat() for one in written["dated"]]
+    assert days == ["2026-01-01", "2099-01-01"]
+    assert overlay_of(conf).read_text("utf-8").startswith(plain.rstrip())
 
 
 def test_the_cost_of_last_week_is_computed_at_both_prices_by_mode(conf: Path) -> None:
@@ -185,7 +187,7 @@ def test_what_is_not_known_is_said_with_the_number_of_calls(conf: Path) -> None:
         "the counts are an estimate of the gateway": 1,
     }
     shown = run(conf, "own", "--per-search", "20000").stdout
-    assert "\n  1 calls: left out: own was another model of a provider then\n" in shown
+    assert "\n  1 call: left out: own was another model of a provider then\n" in shown
     assert "The same calls are assumed" in shown
 
 
@@ -228,74 +230,6 @@ def test_a_model_that_is_gone_has_no_price(conf: Path, tmp_path: Path) -> None:
     found = run_json(conf, "--what-if", tmp_path / "tried.toml")
     assert found["unknown"] == {"left out: own has no price then": 1}
     assert [(one["slug"], one["after"]) for one in found["changes"]] == [("own", None)]
-
-
-REFUSED = {
-    "an unknown slug": (("owm", "--input", "1"), 1, 'unknown model "owm"; did you mean "own"?'),
-    "a key as slug": (("tg_Ab3dE6gH", "--input", "1"), 1, "unknown model"),
-    "no price": (("own",), 2, "give a SLUG and a price"),
-    "no slug": (("--input", "1"), 2, "give a SLUG and a price"),
-    "a price that is none": (("own", "--cached-input", "1,5"), 2, "'--cached-input': is not a plain decimal"),
-    "too many digits": (("own", "--output", "0.1234567"), 2, "'--output': has 7 fractional digits"),
-    "a negative price": (("own", "--per-call", "-1"), 2, "'--per-call': is negative"),
-    "a price of a dollar a token": (("own", "--input", "123456789"), 2, "'--input': is too large"),
-    "a bound of nothing": (("own", "--above", "0", "--input", "1"), 2, "'--above'"),
-    "a time that is none": (("own", "--input", "9", "--since", "x"), 2, "'--since'"),
-    "both": (("own", "--what-if", "x.toml"), 2, "no SLUG and no price beside it"),
-    "a missing file": (("--what-if", "/nowhere/x.toml"), 1, "/nowhere/x.toml: no such file"),
-    "a folder": (("--what-if", "/"), 1, "/: is a directory"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_bad_input_is_named_and_writes_nothing(conf: Path, case: str) -> None:
-    arguments, status, reason = REFUSED[case]
-    before = contents(conf.parent)
-    refused = run(conf, *arguments)
-    assert refused.exit_code == status
-    assert reason in " ".join(refused.stderr.split())
-    assert "tg_Ab3" not in refused.output
-    assert contents(conf.parent) == before
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (
-            OWN.replace("'1'", '"free"').encode(),
-            'own.input_price_per_m: is not a plain decimal number such as "0.15" (at line 7)',
-        ),
-        (b'["own"', "tried.toml"),
-        (b"\xff", "tried.toml"),
-    ],
-)
-def test_a_tried_file_that_does_not_load_is_named(
-    conf: Path, tmp_path: Path, content: bytes, reason: str
-) -> None:
-    tried = tmp_path / "tried.toml"
-    tried.write_bytes(content)
-    refused = run(conf, "--what-if", tried)
-    assert refused.exit_code == 1
-    assert refused.stderr.startswith(f"Error: {tried}: ")
-    assert reason in refused.stderr
-
-
-def test_a_hidden_model_has_no_price_to_change(conf: Path) -> None:
-    overlay_of(conf).write_text('["gpt-5.4"]\nactive = false\n', encoding="utf-8")
-    refused = run(conf, "gpt-5.4", "--input", "1")
-    assert (refused.exit_code, 'hides the model "gpt-5.4"' in refused.stderr) == (1, True)
-
-
-def test_a_damaged_ledger_is_a_warning_where_prices_were_written(conf: Path, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(write_rows(conf, [row("a")]))) as ledger, ledger:
-        ledger.execute("PRAGMA legacy_alter_table = ON")
-        ledger.execute("ALTER TABLE usage RENAME TO lost")
-    done = run(conf, "own", "--input", "1.25")
-    assert done.exit_code == 0, done.output
-    assert "warning: what calls would have cost is not known: " in done.stderr
-    assert 'input_price_per_m = "1.25"' in overlay_of(conf).read_text(encoding="utf-8")
-    (tmp_path / "tried.toml").write_text(OWN)
-    assert run(conf, "--what-if", tmp_path / "tried.toml").exit_code == 1
 
 
 def test_a_catalog_without_an_overlay_is_edited_if_it_is_not_the_shipped_one(conf: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_bound_below_the_first_call_makes_none(folder: Path, upstream: Upstrea
     done = _probe(folder, "--yes", "--model", "mistral*", "--max-cost", "0.000001")
     assert done.returncode == 0
     assert (
-        "2 calls were not made: they might pass 0.000001 USD. The first is mistral-large-3, whole."
+        "2 calls not made: the next might pass 0.000001 USD. The first is mistral-large-3, whole."
         in done.stdout
     )
     assert upstream.requests == []

@@ -134,7 +134,9 @@ def test_the_shipped_catalog_of_a_deployment_is_never_written(
 
 
 def test_an_edit_that_can_not_be_made_changes_nothing(conf: Path) -> None:
-    edit(models_file(conf), MINI, "[ 'gpt-4o-mini' ]\n")
+    head, rest = models_file(conf).read_text("utf-8").split(MINI)
+    quoted = rest.replace("output_price_per_m", '"output_price_per_m"', 1)
+    models_file(conf).write_text(head + MINI + quoted, "utf-8")
     before = contents(conf.parent)
     refused = run(conf, "update", "--apply")
     assert refused.exit_code == 1
@@ -163,3 +165,24 @@ def test_a_window_that_lacks_or_is_too_wide_is_written(conf: Path, line: str, ol
     tables = tomllib.loads(models_file(conf).read_text(encoding="utf-8"))
     assert tables["hermes-4-405b-openrouter"]["context_window"] == 131_072
     assert CliRunner().invoke(catalog, ["check", "--conf", str(conf)]).exit_code == 0
+
+
+def test_an_announced_price_is_added_with_its_day_and_one_of_hours_is_corrected(conf: Path) -> None:
+    before = '[["gemini-3.8-flash".dated]]'
+    text = models_file(conf).read_text(encoding="utf-8")
+    start = text.index(before)
+    end = text.index("# ── MISTRAL")
+    wrong = text[:start] + text[end:].replace('input_price_per_m = "1.32"', 'input_price_per_m = "1.5"', 1)
+    models_file(conf).write_text(wrong, encoding="utf-8")
+    done = run(conf, "update", "--apply", "--json")
+    assert done.exit_code == 0, done.output
+    found = {(one["slug"], one["key"]): one["new"] for one in json.loads(done.stdout)["changes"]}
+    hours = "hours[01:00-04:00,06:00-10:00 mon,tue,wed,thu,fri]"
+    assert found.items() >= {
+        (("gemini-3.8-flash", "dated[2027-01-01].input_price_per_m"), "1.5"),
+        (("gemini-3.8-flash", "dated[2027-01-01].output_price_per_m"), "7.5"),
+        (("gemini-3.8-flash", "dated[2027-01-01].cached_input_price_per_m"), "0.15"),
+        (("deepseek-v4-pro", f"{hours}.input_price_per_m"), "1.32"),
+    }
+    assert run(conf, "check").exit_code == 0
+    assert before in models_file(conf).read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import sys
 import tomllib
 from contextlib import closing
 from pathlib import Path
@@ -165,6 +166,36 @@ def test_a_refused_move_changes_nothing(checkout: Path, tmp_path: Path, case: st
     assert not (new / "proxy.conf").exists()
     assert "init" not in {action for action, _ in _audited(checkout)}
     assert not list((checkout / "var").glob("tollgate.db-audit/*"))
+
+
+CRASH = """
+import os, sys
+moved = []
+def watch(event, arguments):
+    if event == "os.rename" and str(arguments[1]).startswith(sys.argv[2]):
+        moved.append(arguments)
+        if len(moved) == 2:
+            os._exit(9)
+sys.addaudithook(watch)
+from addon.cli import main
+main()
+"""
+
+
+def test_a_move_that_was_killed_says_how_it_is_undone(checkout: Path, tmp_path: Path) -> None:
+    before, new = contents(checkout), tmp_path / "s r'v"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", CRASH, "init", str(new), "--from", "."]
+    assert subprocess.run(command, cwd=checkout, env=environment, check=False).returncode == 9
+    assert _files(contents(checkout)) != _files(before)
+    refused = move(checkout, new)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"Error: {new}: a move into it was cut off. Undo it: ")
+    subprocess.run(["sh", new / "undo-move.sh"], check=True)
+    assert _files(contents(checkout)) == _files(before)
+    shutil.rmtree(new)
+    assert move(checkout, new).returncode == 0
+    assert not (new / "undo-move.sh").exists()
 
 
 def _files(found: dict[Path, bytes]) -> dict[Path, bytes]:

@@ -140,7 +140,7 @@ def test_the_calls_to_a_target_share_its_url_and_headers() -> None:
 def test_another_key_has_headers_of_its_own(dialect: str) -> None:
     called = target(dialect=dialect)
     for secret in ("key-1", "key-2", "key-1"):
-        with_key = called.with_secret(SecretStr(secret))
+        with_key = called.with_platform_key(SecretStr(secret), int(secret[-1]))
         request = DIALECTS[dialect].request(with_key, dict(BODY))
         assert f"Bearer {secret}" in dict(request.headers).values()
         assert f"Bearer {secret}".encode() in request.endpoint.head_start
@@ -150,9 +150,8 @@ def test_another_key_has_headers_of_its_own(dialect: str) -> None:
 
 def test_a_target_is_the_same_while_its_key_is_the_same_object() -> None:
     called, key = target(), SecretStr("key-2")
-    assert called.with_secret(called.secret) is called
-    assert called.with_secret(key) is called.with_secret(key)
+    assert called.with_platform_key(key, 2) is called.with_platform_key(key, 2)
     # A key that rests becomes another object, which shows whether a call was sent before.
     renewed = SecretStr("key-2")
-    assert called.with_secret(renewed).secret is renewed
-    assert called.with_secret(renewed) is called.with_secret(renewed)
+    assert called.with_platform_key(renewed, 2).secret is renewed
+    assert called.with_platform_key(renewed, 2) is called.with_platform_key(renewed, 2)

@@ -9,7 +9,7 @@ from addon.answers.context import AnswerContext
 from addon.dialects import DIALECTS
 from addon.text.json_encode import encode_json
 from policies.family import Family
-from policies.model import Usage
+from policies.usage import Usage
 
 CONTEXT = AnswerContext("slug", Family("plain"))
 MESSAGE = {

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.native_converse_stream import event_frame
 
@@ -127,7 +127,6 @@ def _relay(dialect: str, pieces: Iterable[bytes], secrets: tuple[str, ...]) -> t
 
 @pytest.mark.parametrize("dialect", EVENTS)
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_events_that_are_alike_are_relayed_as_if_each_was_read(dialect: str, data: st.DataObject) -> None:
     runs = data.draw(
         st.lists(

@@ -86,6 +86,15 @@ def test_revoke_fails_when_there_is_no_last_good_text(folder: Path) -> None:
     assert "key ci is not turned off: its file does not load" in result.stderr
 
 
+def test_revoke_works_where_only_the_rate_of_a_new_workspace_can_not_be_read(folder: Path) -> None:
+    edit(folder / ACME, 'plan = "pro"', 'plan = "pro"\nrpm_override = "many"')
+    result = run(folder, "revoke", "acme", "ci")
+    assert (result.exit_code, result.stdout) == (0, "key ci of workspace acme is revoked\n")
+    assert "acme.toml: rpm_override: must be a valid integer" in result.stderr
+    settings = SettingsFiles(folder / "proxy.conf", {}).load()
+    assert [key.active for key in settings.workspaces["acme"].keys] == [False, False]
+
+
 def test_revoke_fails_when_the_last_good_text_can_not_be_edited(folder: Path) -> None:
     write_last_good(folder, f'name = "Acme"\nkeys = [{{ id = "ci", hash = "sha256:{"a" * 64}" }}]\n')
     edit(folder / ACME, 'plan = "pro"', 'plan = "gold"')

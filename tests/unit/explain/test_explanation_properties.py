@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig import explained
 from rig.explanations import NOW, call_of, explain_as, loaded
@@ -124,7 +124,6 @@ standings = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(name=st.sampled_from(explained.NAMES), request=requests, used=standings)
 def test_an_explanation_agrees_with_the_decisions_and_sends_the_body_that_it_shows(
     name: str, request: dict[str, Any], used: CounterUse
@@ -157,7 +156,6 @@ def assert_true(request: dict[str, Any], attempt: Any) -> None:
             assert name not in attempt.body, name
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     content=st.binary(max_size=40) | st.text(max_size=40).map(lambda text: text.encode("utf-8", "replace"))
 )

@@ -121,8 +121,9 @@ def test_while_a_circuit_rests_there_is_no_probe_and_failures_change_nothing(now
 
 
 @pytest.mark.parametrize("circuit", [OPENED, after_probe(OPENED, NOW + REST_US)])
-def test_a_failure_after_the_rest_begins_another(circuit: Circuit) -> None:
-    then = NOW + REST_US + 5
+@pytest.mark.parametrize("late_us", [0, 5])
+def test_a_failure_after_the_rest_begins_another(circuit: Circuit, late_us: int) -> None:
+    then = NOW + REST_US + late_us
     again = after_failure(circuit, then)
     assert state_of(again, then + REST_US - 1) == "open"
     assert state_of(again, then + REST_US) == "half_open"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from pydantic import SecretStr
 from rig.metrics import EXCHANGE
 
 from policies.call_stages import MOVES, IllegalMoveError, Stage
@@ -121,7 +122,9 @@ def test_each_attempt_has_the_next_target_of_the_route() -> None:
     second = dispatched(held(first))
     assert second.target is ROUTE.targets[1]
     assert not second.next_target
-    assert second.with_answer_of_first().target is ROUTE.targets[0]
+    sent = ROUTE.targets[0].with_platform_key(SecretStr("first"), 1)
+    assert second.with_answer_of_first(sent).target is sent
+    assert second.with_answer_of_first(None).target is ROUTE.targets[0]
     with pytest.raises(IllegalMoveError, match="no other attempt"):
         dispatched(held(second))
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from rig.routed_calls import (
@@ -185,7 +185,6 @@ def test_the_refusal_for_the_month_has_the_words_of_the_contract() -> None:
 # --- properties of every situation -----------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
 @given(situations(), st.none() | st.sampled_from(sorted(MODELS)), st.booleans())
 def test_a_second_attempt_differs_from_the_first_and_is_allowed(
     when: When, slug: str | None, net: bool

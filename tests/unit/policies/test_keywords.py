@@ -5,7 +5,7 @@ import string
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.keywords import RuleText, compile_keywords, make_keywords
@@ -74,7 +74,6 @@ def test_of_several_keywords_the_first_in_the_text_is_named_as_it_was_written() 
         assert keywords.find_in(RuleText(text)) == found
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.text(string.ascii_letters + "_ .é中", min_size=1, max_size=6).filter(str.strip), st.text(max_size=30)
 )
@@ -86,7 +85,6 @@ def test_a_keyword_between_spaces_is_always_found_and_only_there(keyword: str, t
         assert keywords.find_in(RuleText(text)) is None
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.from_regex(r"[a-z]{1,4}", fullmatch=True), st.text("abz _1.\n", max_size=20))
 def test_for_words_of_ascii_letters_it_agrees_with_word_boundaries(keyword: str, text: str) -> None:
     expected = bool(re.search(rf"\b{keyword}\b", text))

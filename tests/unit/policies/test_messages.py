@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.chat_messages import call, said, text
 
@@ -179,7 +179,6 @@ def test_tool_call_ids_of_the_right_length_stay_and_others_are_the_same_in_calls
 ids = st.text(max_size=12) | st.from_regex(r"[A-Za-z0-9]{4,5}", fullmatch=True)
 
 
-@settings(max_examples=100)
 @given(given_ids=st.lists(ids, min_size=1, max_size=30, unique=True), chars=st.sampled_from([4, 9, 64]))
 def test_tool_call_ids_have_the_right_length_and_stay_different(given_ids: list[str], chars: int) -> None:
     calls = said("assistant", None, tool_calls=[call(call_id) for call_id in given_ids])
@@ -205,7 +204,6 @@ messages = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
 @given(conversation=st.lists(messages, max_size=6))
 def test_a_family_without_rules_sends_each_message_as_the_same_object(
     conversation: list[dict[str, Any]],
@@ -226,7 +224,6 @@ accepts = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
 @given(conversation=st.lists(messages, max_size=6), accepts=accepts)
 def test_no_family_loses_a_message_or_a_word_of_it(
     conversation: list[dict[str, Any]], accepts: dict[str, Any]

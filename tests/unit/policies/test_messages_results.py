@@ -4,7 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.chat_messages import call, said
 from rig.sent import sent as requested
@@ -43,7 +43,6 @@ def test_results_of_tools_follow_their_calls(given: list[dict[str, Any]], sent: 
     assert order_tool_results(made) is made
 
 
-@settings(max_examples=150)
 @given(st.lists(st.sampled_from([said(), said("assistant"), CALLS, *RESULTS.values()]), max_size=9))
 def test_no_message_is_lost_when_results_are_put_in_order(given: list[dict[str, Any]]) -> None:
     made = order_tool_results(given)

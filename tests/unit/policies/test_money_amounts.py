@@ -1,12 +1,10 @@
 """Amounts of money as text: read exactly, and shown in full or rounded half up."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.money import format_nanousd, format_nanousd_rounded, parse_usd_nanousd
-
-few = settings(max_examples=150)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +45,6 @@ def test_an_amount_is_shown_in_full_and_no_longer(nanousd: int, text: str) -> No
     assert format_nanousd(nanousd) == text
 
 
-@few
 @given(st.integers(0, 9 * 10**15))
 def test_a_shown_amount_can_be_read_again(nanousd: int) -> None:
     assert parse_usd_nanousd(format_nanousd(nanousd)) == nanousd
@@ -68,7 +65,6 @@ def test_costs_are_shown_in_usd_with_six_decimals_rounded_half_up(amount_nanousd
     assert format_nanousd_rounded(amount_nanousd) == text
 
 
-@few
 @given(st.integers(0, 10**16))
 def test_a_shown_cost_is_off_by_half_a_microusd_at_most(amount_nanousd: int) -> None:
     whole, decimals = format_nanousd_rounded(amount_nanousd).split(".")

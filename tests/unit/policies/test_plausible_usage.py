@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from policies.family import Family
-from policies.model import Model, Provider, Usage
+from policies.model import Model, Provider
+from policies.money import MAX_CAP_USD
 from policies.plausible_usage import FACTOR, NOT_A_COUNT, ORDINARY_PROMPT_TOKENS, keep_plausible
 from policies.prices import Prices
+from policies.usage import Usage
 
 FREE = Prices(0, 0, 0)
 PROVIDER = Provider("TESTER", "https://tester.example", "openai", ())
@@ -37,6 +39,8 @@ def choices() -> int:
         (Usage(1, 1, reasoning_tokens=MOST_OUTPUT + 1), ("reasoning_tokens",)),
         (Usage(1, 1, cached_tokens=ORDINARY_PROMPT_TOKENS + 1), ("cached_tokens",)),
         (Usage(1, 1, cache_write_tokens=ORDINARY_PROMPT_TOKENS + 1), ("cache_write_tokens",)),
+        (Usage(1, 1, reported_nanousd=MAX_CAP_USD * 10**9), ()),
+        (Usage(1, 1, reported_nanousd=MAX_CAP_USD * 10**9 + 1), ("reported_nanousd",)),
         (Usage(NOT_A_COUNT, -5, NOT_A_COUNT), ("prompt_tokens", "completion_tokens", "total_tokens")),
     ],
 )

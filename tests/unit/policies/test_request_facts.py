@@ -63,3 +63,31 @@ def test_the_prompt_is_estimated_once_when_it_is_asked_for() -> None:
 
 def test_a_text_without_content_is_empty() -> None:
     assert text_of(None) == text_of("") == text_of([]) == ""
+
+
+KEPT = {"type": "ephemeral", "ttl": "1h"}
+KEPT_USUALLY = {"type": "ephemeral", "ttl": "5m"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "kinds"),
+    [
+        ({"messages": [said("user", "hi"), said("assistant")]}, set()),
+        ({"messages": [said("user", [text("hi"), IMAGE])]}, {"image_input"}),
+        ({"messages": [said("user", [{"type": "input_audio"}])]}, {"audio_input", "cached_audio_input"}),
+        (
+            {"messages": [said("user", [{"type": "file"}])]},
+            {"image_input", "audio_input", "cached_audio_input"},
+        ),
+        ({"messages": [said("user", [{"type": 5}, {"text": "no type"}])]}, set()),
+        ({"messages": [said("user", [text("hi") | {"cache_control": KEPT}])]}, {"cache_write_1h"}),
+        ({"messages": [said("user", "hi") | {"cache_control": KEPT}]}, {"cache_write_1h"}),
+        ({"messages": [said("user", [text("hi") | {"cache_control": KEPT_USUALLY}])]}, set()),
+        ({"messages": [], "cache_control": KEPT}, {"cache_write_1h"}),
+        ({"messages": [], "tools": [{"cache_control": KEPT}]}, {"cache_write_1h"}),
+        ({"messages": [], "tools": [{"function": {"cache_control": KEPT}}]}, {"cache_write_1h"}),
+        ({"messages": [], "tools": [{"function": {"cache_control": {}}}]}, set()),
+    ],
+)
+def test_the_kinds_of_tokens_that_a_prompt_may_have(fields: dict[str, Any], kinds: set[str]) -> None:
+    assert RequestFacts(None, fields).rare_kinds == kinds

@@ -26,10 +26,10 @@ def test_the_parts_of_an_aws_key_are_secret_too(auth: str, secret: str, secrets:
 
 def test_a_target_has_one_copy_for_each_key() -> None:
     one, other = SecretStr("one"), SecretStr("other")
-    assert TARGET.with_secret(TARGET.secret) is TARGET
-    copy = TARGET.with_secret(one)
-    assert copy.secret is one
-    assert TARGET.with_secret(one) is copy
-    assert TARGET.with_secret(other) is not copy
+    copy = TARGET.with_platform_key(one, 1)
+    assert (copy.secret, copy.platform_key) == (one, 1)
+    assert TARGET.with_platform_key(one, 1) is copy
+    assert copy.with_platform_key(one, 1) is copy
+    assert TARGET.with_platform_key(other, 2) is not copy
     renewed = SecretStr("one")  # A reload reads the same text as a new object.
-    assert TARGET.with_secret(renewed).secret is renewed
+    assert TARGET.with_platform_key(renewed, 1).secret is renewed

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.routed_calls import BYOK, MODELS, ON, PROVIDERS, SECRETS, TEXTS, When, routed, situations, text
 
@@ -16,7 +16,6 @@ from policies.route_table import RouteTable
 from policies.routing import choose_route
 
 
-@settings(max_examples=300, deadline=None)
 @given(situations())
 def test_a_table_finds_the_same_route_each_time(when: When) -> None:
     table, workspace = RouteTable(MODELS, PROVIDERS), when.workspace
@@ -36,7 +35,6 @@ def route_or_refusal(find: Callable[[], Route]) -> Route | str:
         return f"{refusal.code}: {refusal}"
 
 
-@settings(max_examples=300, deadline=None)
 @given(situations())
 def test_a_route_has_an_active_model_and_the_one_key_of_its_mode(when: When) -> None:
     with suppress(Refusal):
@@ -51,7 +49,6 @@ def test_a_route_has_an_active_model_and_the_one_key_of_its_mode(when: When) -> 
         assert target.model.slug in MODELS or (target.mode == "byok" and target.model.slug == when.name)
 
 
-@settings(max_examples=200, deadline=None)
 @given(situations(), st.sampled_from(["gpt", "gpt-own", "gpt-big"]))
 def test_a_tier_1_pin_is_never_overridden(when: When, slug: str) -> None:
     assert routed(replace(when, name=slug, byok=ON | when.byok | ON)) == f"{slug} byok byok_tier1"
@@ -73,7 +70,6 @@ def _around(when: When, before: list[Any], earlier: list[str], after: list[Any])
     yield from after
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     situations(), st.lists(others(), max_size=3), st.lists(TEXTS, max_size=2), st.lists(others(), max_size=3)
 )
@@ -84,7 +80,6 @@ def test_a_rule_never_sees_text_outside_the_last_user_message(
     assert routed(among) == routed(when)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(["", "openai/", "groq/", "own/", "acme/", "openai/../"]), st.text(max_size=9), BYOK)
 def test_no_refusal_repeats_a_name_that_is_not_of_the_catalog(prefix: str, rest: str, byok: Any) -> None:
     become = routed(When(f"{prefix}a-secret{rest}", byok=byok))

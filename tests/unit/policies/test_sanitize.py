@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.sanitized_fields import MESSAGES, NAMED, model_accepting
 
@@ -195,7 +195,6 @@ def test_the_clients_values_are_not_changed() -> None:
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
 
 
-@settings(max_examples=150)
 @given(
     value=numbers,
     field=st.sampled_from(sorted(DEFAULT_CLAMPS)),

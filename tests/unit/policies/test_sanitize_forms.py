@@ -128,3 +128,14 @@ def test_a_form_that_the_family_refuses_is_refused_by_name(
         sanitize({"messages": MESSAGES} | fields | {"tools": [NAMED]}, model_accepting(**accepts), 50, False)
     assert refused.value.message == message
     assert (refused.value.code, refused.value.param) == ("validation_failed", next(iter(fields)))
+
+
+@pytest.mark.parametrize("kind", ["enabled", None, 5, ["disabled"], {"disabled": 1}])
+def test_only_a_refused_text_is_refused(kind: Any) -> None:
+    model = model_accepting(
+        extra=THINKING, refused_values={"thinking.type": {"disabled"}, "user.id.x": {"a"}}
+    )
+    fields = {"messages": MESSAGES, "thinking": {"type": kind}, "user": "a"}
+    assert sanitize(fields, model, 50, False).body["thinking"] == {"type": kind}
+    with pytest.raises(Refusal, match=r"thinking\.type: slug does not take 'disabled'"):
+        sanitize(fields | {"thinking": OFF}, model, 50, False)

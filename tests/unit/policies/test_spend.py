@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from policies.limits import Counter, Limit, LimitKind
-from policies.model import Usage
 from policies.money import compute_costs_nanousd
 from policies.prices import Prices
 from policies.spend import (
@@ -24,6 +23,7 @@ from policies.spend import (
     make_denial_refusal,
     place_hold,
 )
+from policies.usage import Usage
 
 USD = 10**9
 COUNTERS: dict[LimitKind, Counter] = {
@@ -227,6 +227,15 @@ def test_a_call_that_names_no_cap_takes_a_quarter_of_what_is_left(left_nanousd: 
     named = decide(replace(OPEN, names_cap=True), (WALLET, CounterUse(-left_nanousd)))
     assert isinstance(named, Hold)
     assert named.cap_tokens == min(100_000, left_nanousd // 1_000 - 1)
+
+
+def test_each_search_that_a_call_may_be_charged_for_is_held() -> None:
+    prices = Prices(0, 0, 0, per_call_microusd_per_m=5_000_000, per_search_microusd_per_m=10_000_000_000)
+    held = [
+        compute_max_cost(prices, 10, 100, 1, is_protected=True, max_searches=searches).prompt_nanousd
+        for searches in (0, 1, 7)
+    ]
+    assert held == [5_000, 10_005_000, 70_005_000]
 
 
 def test_tokens_without_a_cap_are_held_with_the_prompt() -> None:

@@ -69,7 +69,7 @@ WRONG = {
     "a tier without a bound": (
         f'{TIER}input_price_per_m = "1"',
         "gpt-4o-mini.tiers[0].above_prompt_tokens",
-        ("is required", "(at line 9)"),
+        ("is required: the prompt tokens above which these prices hold", "(at line 9)"),
     ),
     "falling bounds": (
         2 * f'{TIER}above_prompt_tokens = 5\ninput_price_per_m = "1"\n',
@@ -79,17 +79,50 @@ WRONG = {
     "a price of nine digits": (
         'audio_input_price_per_m = "123456789"',
         "gpt-4o-mini.audio_input_price_per_m",
-        ("is too large; the limit is 1000000 USD", "(at line 9)"),
+        ("is too large; the limit is 1000000 USD: check the decimal point", "(at line 9)"),
     ),
     "a tier's price of nine decimals": (
         f'{TIER}above_prompt_tokens = 5\ninput_price_per_m = "0.123456789"',
         "gpt-4o-mini.tiers[0].input_price_per_m",
-        ("9 fractional digits; at most 6", "(at line 11)"),
+        ("9 fractional digits; at most 6 are possible: round it", "(at line 11)"),
     ),
     "a window below the cap": (
         "context_window = 16383",
         "gpt-4o-mini.context_window",
         ("must be at least max_completion_tokens, which is 16384", "(at line 9)"),
+    ),
+    "a bound that no prompt reaches": (
+        f'context_window = 20000\n{TIER}above_prompt_tokens = 20001\ninput_price_per_m = "1"',
+        "gpt-4o-mini.tiers[0].above_prompt_tokens",
+        ("is above context_window, which is 20000: lower it, or raise that", "(at line 11)"),
+    ),
+    "a bound of a service tier that no prompt reaches": (
+        'context_window = 20000\n["gpt-4o-mini".service_tiers.flex]\ninput_price_per_m = "1"\n'
+        '[["gpt-4o-mini".service_tiers.flex.tiers]]\nabove_prompt_tokens = 20001\ninput_price_per_m = "2"',
+        "gpt-4o-mini.service_tiers.flex.tiers[0].above_prompt_tokens",
+        ("is above context_window, which is 20000", "(at line 13)"),
+    ),
+    "falling bounds of a service tier": (
+        '["gpt-4o-mini".service_tiers.flex]\ninput_price_per_m = "1"\n'
+        + 2
+        * '[["gpt-4o-mini".service_tiers.flex.tiers]]\nabove_prompt_tokens = 9\ninput_price_per_m = "2"\n',
+        "gpt-4o-mini.service_tiers.flex.tiers[1].above_prompt_tokens",
+        ("must be above 9", "(at line 15)"),
+    ),
+    "a wrong tier on one line": (
+        'tiers = [{ above_prompt_tokens = 5, input_price_per_m = "1" }, { input_price_per_m = "1" }]',
+        "gpt-4o-mini.tiers[1].above_prompt_tokens",
+        ("is required", "(at line 9)"),
+    ),
+    "a wrong tier below another spelling of its head": (
+        "[[ 'gpt-4o-mini' . tiers ]] # [long]\nabove_prompt_tokens = 5\ninput_price_per_m = 1",
+        "gpt-4o-mini.tiers[0].input_price_per_m",
+        ("must be a string", "(at line 11)"),
+    ),
+    "a wrong tier with dotted keys": (
+        'service_tiers.flex.input_price_per_m = "-1"',
+        "gpt-4o-mini.service_tiers.flex.input_price_per_m",
+        ("is negative: write 0 or more", "(at line 9)"),
     ),
     "a tier without a price": (
         f"{TIER}above_prompt_tokens = 5",

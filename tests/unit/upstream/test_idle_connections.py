@@ -9,6 +9,7 @@ from rig.simulation.http_messages import body_pieces, read_head
 from rig.upstream_pool import acquire, exchange
 
 from addon.runtime.read_buffer import new_read_buffer
+from addon.upstream import idle_connections
 from addon.upstream.connector import SocketConnector
 from addon.upstream.idle_connections import IdleConnections
 from addon.upstream.origin import Origin
@@ -155,3 +156,35 @@ def test_a_time_that_can_get_no_shorter_is_forgotten_an_hour_after_it_was_found(
 
     # The second one is closed first, too, but 2 s is the least.
     assert simulate(1, main).result == pytest.approx([4, 2, 4])
+
+
+def test_a_connection_that_is_too_old_when_it_is_taken_is_closed() -> None:
+    async def main(world: World) -> list[tuple[bool, bool]]:
+        found = []
+        for age_s in (4.0, 5.0, 6.0):
+            idle, socket = IdleConnections(10, 8.0, age_s), new_socket()
+            socket.opened_at_s = asyncio.get_running_loop().time()
+            idle.add(socket)
+            await asyncio.sleep(5)
+            found.append((idle.take(ORIGIN) is socket, socket.is_closed))
+            idle.close_all()
+        return found
+
+    assert simulate(1, main).result == [(False, True), (False, True), (True, False)]
+
+
+def test_only_so_many_shorter_times_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle_connections, "MAX_BOUNDS", 2)
+
+    async def main(world: World) -> list[float]:
+        idle, found = IdleConnections(10, 8.0, FOREVER_S), []
+        for port in (1, 2, 3, 3, 2, 1):
+            socket = ProviderSocket(lambda _: None, new_read_buffer(), Origin("http", "127.0.0.1", port))
+            idle.add(socket)
+            found.append(socket.idle_until_s - socket.idle_since_s)
+            if len(found) <= 3:
+                idle.forget_closed(socket)
+        idle.close_all()
+        return found
+
+    assert simulate(1, main).result == pytest.approx([8, 8, 8, 4, 4, 8])

@@ -131,3 +131,19 @@ async def test_a_lost_connection_keeps_no_bytes_that_were_to_be_sent(ends: Ends)
     ends.client.connection_lost(None)
     assert ends.client.is_closing()
     body.clear()  # A view of it that is kept forbids this.
+
+
+async def test_nothing_is_encrypted_while_the_wire_is_full(ends: Ends) -> None:
+    ends.shake_hands()
+    ends.client.pause_writing()
+    ends.client.write(b"later")
+    assert ends.wire.take() == b""
+    ends.client.resume_writing()
+    assert ends.read_sent() == b"later"
+
+
+async def test_the_end_of_the_provider_ends_this_side(ends: Ends) -> None:
+    ends.shake_hands()
+    ends.server.do(ssl.SSLObject.unwrap, b"")
+    ends.receive(ends.server.take())
+    assert ends.wire.is_closing()

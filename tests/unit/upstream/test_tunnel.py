@@ -120,6 +120,15 @@ async def test_a_proxy_that_refuses_and_waits_is_left() -> None:
     assert str(tunnel.ready.exception()) == "the egress proxy answered 407"
 
 
+@pytest.mark.parametrize("status", [200, 502])
+async def test_a_proxy_that_sends_much_after_its_head_is_understood(status: int) -> None:
+    tunnel = Tunnel(b"CONNECT", asyncio.Protocol)
+    tunnel.connection_made(Refusing())
+    tunnel.data_received(b"HTTP/1.1 %d Said\r\n\r\n" % status + b"x" * (MAX_HEAD_BYTES + 1))
+    expected = {200: "sent bytes after its answer", 502: "answered 502"}
+    assert expected[status] in str(tunnel.ready.exception())
+
+
 class Refusing(asyncio.Transport):
     """The connection to a proxy that does not close it."""
 
