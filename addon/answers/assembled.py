@@ -4,6 +4,10 @@ Some providers answer long completions as streams only. The stream is read like 
 is put together here, and is then read like any whole answer.
 """
 
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
 from addon.answers.assembly import Assembly
 from addon.answers.context import AnswerContext
 from addon.answers.reader import AnswerReader, EndOnlyReader
@@ -11,14 +15,14 @@ from addon.answers.stream_body import NOT_UNDERSTOOD, parse_event
 from addon.answers.whole import rewrite_answer
 from addon.text.errors import ErrorAnswer, unreadable_answer
 from addon.text.json_encode import encode_json
-from policies.model import Usage
+from policies.usage import Usage
 
 _DATA = b"data: {"
 _TOO_LARGE = unreadable_answer("it is too large.")
 
 
 class AssembledAnswerReader(EndOnlyReader):
-    """The reader of a whole answer that ``stream`` reads. It sends nothing before the end.
+    """The reader of a whole answer that is read by what ``stream`` makes. It sends nothing before the end.
 
     As with any whole answer, its facts are known at its end: what broke off before is a failed attempt, and costs
     nothing.
@@ -30,8 +34,12 @@ class AssembledAnswerReader(EndOnlyReader):
     failure: ErrorAnswer | None = None
     has_finished = is_done = False
 
-    def __init__(self, stream: AnswerReader, context: AnswerContext, max_bytes: int) -> None:
-        self._stream, self._context, self._max_bytes = stream, context, max_bytes
+    def __init__(
+        self, stream: Callable[[AnswerContext], AnswerReader], context: AnswerContext, max_bytes: int
+    ) -> None:
+        # A usage in a chunk of its own comes last, and so is the latest of several, as the ledger has it.
+        self._stream = stream(replace(context, include_usage=True))
+        self._context, self._max_bytes = context, max_bytes
         self._assembly = Assembly()
         self._is_written = False
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from addon.answers.normalize.reasoning import ADDED_KEY, added_place
 from addon.text.json_edits import Edit, apply_edits, members
 
 _TEXT_MEMBER = re.compile(rb'"(?:content|reasoning_content|reasoning|arguments)":[ ]?"(?!")')
@@ -150,6 +151,8 @@ def make_template(
     if found is None and not text_chars and usage is None:
         whole = b"data: " + apply_edits(payload, edits) + b"\n\n"
         return Template(event, b"", b"", whole, b"", b"", other_chars=0, has_text=False)
+    if found is None and has_twin:
+        return None if usage else _make_with_added(event, at, payload, edits, text_chars)
     text = _text_place(payload, found, usage, has_twin=has_twin)
     if text is None or (found is None and text_chars):
         return None
@@ -175,6 +178,31 @@ def make_template(
         twin=event[at + end : at + again],
         relayed_twin=_edited(payload, end, again, edits),
         has_text=found is not None,
+    )
+
+
+def _make_with_added(
+    event: bytes, at: int, payload: bytes, edits: Sequence[Edit], text_chars: int
+) -> Template | None:
+    """Return the template of an event whose text comes once, in its only detail, and goes twice."""
+    detail, place = added_place(payload)
+    found = TEXT.fullmatch(payload, detail.start + 1, detail.end)
+    others = [edit for edit in edits if edit[:2] != (place, place)]
+    if found is None or len(others) != len(edits) - 1 or _padding_place(payload, place):
+        return None
+    start, end = found.span(1)
+    other_chars = text_chars - len(_decoded(found[1]))
+    if other_chars < 0 or _overlap(others, [(start, end)]):
+        return None
+    return Template(
+        before=event[: at + start],
+        between=event[at + end :],
+        after=b"",
+        relayed_before=b"data: " + _edited(payload, 0, start, others),
+        relayed_between=b'"' + _edited(payload, place, len(payload), others) + b"\n\n",
+        relayed_after=b"",
+        other_chars=other_chars,
+        relayed_twin=_edited(payload, end, place, others) + ADDED_KEY + b'"',
     )
 
 

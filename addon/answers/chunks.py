@@ -13,7 +13,7 @@ from addon.answers.context import AnswerContext, encode_slug
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult
 from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.normalize.list_index import number_edits
-from addon.answers.normalize.reasoning import rename_edits, repeats_reasoning
+from addon.answers.normalize.reasoning import reasoning_edits, repeats_reasoning
 from addon.answers.normalize.role import role_edits
 from addon.answers.sse import frame
 from addon.answers.stream_chunks import Event
@@ -29,7 +29,7 @@ from addon.text.json_edits import (
     value_edit,
 )
 from addon.text.json_encode import encode_json
-from policies.model import Usage
+from policies.usage import Usage
 
 CHUNK = "chat.completion.chunk"
 MAX_TEMPLATES = 4
@@ -175,7 +175,7 @@ class ChatChunks:
 
         The finish reason is the provider's own word: the ledger records that one.
         """
-        if not USAGE_MEMBERS.isdisjoint(chunk):
+        if "service_tier" in chunk or not USAGE_MEMBERS.isdisjoint(chunk):
             self._read_usage(chunk)
         if not isinstance(chunk.get("choices"), list) or not choices:
             return 0, True
@@ -211,4 +211,4 @@ def choices_edits(payload: bytes, chunk: Mapping[str, Any], result: ChunkResult)
     roles = role_edits(payload) if result.role_dropped else []
     if roles is None or not (result.is_renamed or result.role_dropped):
         return [value_edit(payload, "choices", encode_json(result.choices))]
-    return [*roles, *(rename_edits(payload, chunk) if result.is_renamed else [])]
+    return [*roles, *(reasoning_edits(payload, chunk) if result.is_renamed else [])]

@@ -4,7 +4,7 @@ from addon.answers.context import AnswerContext
 from addon.answers.reader import BufferingReader, EndOnlyReader
 from addon.text.errors import ErrorAnswer, upstream_error
 from addon.text.provider_error import MAX_READ_BYTES
-from policies.model import Usage
+from policies.usage import Usage
 
 
 class ErrorAnswerReader(BufferingReader):

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from addon.answers.context import AnswerContext
 from addon.text.errors import ErrorAnswer
-from policies.model import Usage
+from policies.usage import Usage
 
 
 class AnswerReader(Protocol):

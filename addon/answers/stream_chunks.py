@@ -6,7 +6,7 @@ import msgspec
 
 from addon.answers.chunk_template import Filled
 from addon.answers.usage_placement import UsagePlacement
-from policies.model import Usage
+from policies.usage import Usage
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

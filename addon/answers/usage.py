@@ -10,9 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from policies.family import Family
-from policies.model import Usage
 from policies.money import MAX_CAP_USD
 from policies.plausible_usage import NOT_A_COUNT
+from policies.usage import Usage
 
 type Path = tuple[str, tuple[str, ...]]
 """The place of a count in a report: a name, and the names inside its value."""
@@ -52,7 +52,7 @@ _NAMES = Usage.__struct_fields__
 
 
 def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
-    """Return the counts of a whole answer or of one chunk, or None when it reports none.
+    """Return the counts of a whole answer or of one chunk, or None when it reports none and names no service tier.
 
     A count is an integer, a float without a fraction (12.0), or digits in a string. A value of another kind counts as
     absent. A number that can't be a count (negative, not finite) is ``NOT_A_COUNT``. When ``family`` does not say
@@ -62,7 +62,9 @@ def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
     for report in (payload.get("usage"), vendor.get("usage") if isinstance(vendor, dict) else None):
         if isinstance(report, dict) and (usage := _read(report, family, payload.get("service_tier"))):
             return usage
-    return None
+    tier = payload.get("service_tier")  # OpenAI names it in each chunk, and counts in the last one only.
+    known = read_service_tier(tier) if isinstance(tier, str) else None
+    return None if known is None else Usage(service_tier=known)
 
 
 @lru_cache(maxsize=64)

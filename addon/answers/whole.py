@@ -25,7 +25,7 @@ from addon.answers.usage import parse_usage
 from addon.text.errors import ErrorAnswer, is_error_payload, unreadable_answer, upstream_error_in_success
 from addon.text.json_edits import apply_edits, identity_edits, model_edits, value_edit
 from addon.text.json_encode import encode_json
-from policies.model import Usage
+from policies.usage import Usage
 
 BILLING_NOTE: Final = (
     "The model used completion tokens on this answer but returned no visible text. Those tokens are billed."

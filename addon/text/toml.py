@@ -7,6 +7,7 @@ text is checked first, in linear time. No other module may import ``tomllib``.
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any, Final
 
 MAX_KEY_PARTS: Final = 16
@@ -101,28 +102,60 @@ def find_line(text: str, name: str) -> int | None:
 def find_key_line(text: str, key: str) -> int | None:
     """Return the number of the line of a key path such as ``"gpt-5.4".tiers[1].input_price_per_m``.
 
-    Where it is not there, return that of the nearest table around it, and None where that is written in another way.
+    Where it is not there, return that of the nearest table around it, and None where there is none. A key inside of
+    another one's value has the line of that key. The text is one that ``load_toml`` accepts.
     """
     wanted = [quoted or bare or int(index) for quoted, bare, index in _KEY_PARTS.findall(key)]
     here: list[str | int] = []
-    arrays: dict[tuple[str, ...], int] = {}
-    depth, nearest = 0, None
-    for number, line in enumerate(text.splitlines(), start=1):
-        statement = line.strip()
-        names = [
-            quoted or bare
-            for quoted, bare, _ in _KEY_PARTS.findall(statement.partition("=")[0].split("#")[0])
-        ]
+    arrays: dict[tuple[str | int, ...], int] = {}
+    deepest, nearest = 0, None
+    for start, end in find_statements(text):
+        statement = text[start:end]
         if statement.startswith("["):
-            here = [*names]
-            if statement.startswith("[["):
-                arrays[*names] = arrays.get((*names,), -1) + 1
-                here.append(arrays[*names])
-            if len(here) > depth and wanted[: len(here)] == here:
-                depth, nearest = len(here), number
-        elif "=" in statement and [*here, *names] == wanted:
-            return number
+            here = _read_header(statement, arrays)
+            depth = _count_equal(here, wanted)
+        elif here == wanted[: len(here)]:
+            depth = len(here) + _count_found(load_toml(statement), wanted[len(here) :])
+        else:
+            continue
+        if depth > deepest:
+            deepest, nearest = depth, _line_of(text, start)
     return nearest
+
+
+def _read_header(statement: str, arrays: dict[tuple[str | int, ...], int]) -> list[str | int]:
+    """Return the path of a header. ``arrays`` has the place of the last table of each array of tables."""
+    here: list[str | int] = []
+    value: Any = load_toml(statement)
+    while value:
+        [(name, value)] = value.items()
+        here.append(name)
+        if isinstance(value, list):
+            arrays[*here] = arrays.get((*here,), -1) + 1
+            value = {}
+        if (*here,) in arrays:
+            here.append(arrays[*here])
+    return here
+
+
+def _count_equal(path: list[str | int], wanted: list[str | int]) -> int:
+    """Return with how many equal parts both begin."""
+    pairs = zip(path, wanted, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _count_found(value: Any, path: list[str | int]) -> int:
+    """Return how many parts of a path a value has."""
+    for depth, part in enumerate(path):
+        has_part = (
+            part in value
+            if isinstance(value, dict)
+            else isinstance(value, list) and part in range(len(value))
+        )
+        if not has_part:
+            return depth
+        value = value[part]
+    return len(path)
 
 
 def _read_tokens(text: str) -> Iterator[re.Match[str]]:

@@ -19,5 +19,10 @@ def escape_unprintable(text: str) -> str:
     return "".join(char if _is_visible(char) else char.encode("unicode_escape").decode() for char in text)
 
 
+def escape_line(text: str) -> str:
+    """Return a text as ``escape_unprintable`` does, on one line."""
+    return escape_unprintable(text).replace("\n", r"\n")
+
+
 def _is_visible(char: str) -> bool:
     return char == "\n" or (char.isprintable() and not _INVISIBLE.match(char))

@@ -7,7 +7,7 @@ from addon.answers.chunks import ChatChunks
 from addon.answers.context import AnswerContext
 from addon.answers.stream import MAX_EVENT_BYTES, StreamedAnswerReader
 from policies.family import Family
-from policies.model import Usage
+from policies.usage import Usage
 
 SLUG = "house/slug"
 SOURCE = AnswerContext(SLUG, Family("plain"), {"up": SLUG})

@@ -32,7 +32,7 @@ class ChunkResult(msgspec.Struct, frozen=True, gc=False):
     | ``choices`` | the new choices, None when the chunk stays as it is |
     | ``is_repeatable`` | a chunk that differs only in the text of content, reasoning or arguments has the same result |
     | ``is_empty`` | nothing is left in the chunk, so it is not sent |
-    | ``is_renamed`` | the key of ``reasoning`` changes, so that ``reasoning.rename_edits`` can make the change |
+    | ``is_renamed`` | reasoning gets its key, so that ``reasoning.reasoning_edits`` can make the change |
     | ``role_dropped`` | a repeated role is left out, so that ``role.role_edits`` can make the change |
     | ``is_numbered`` | the only choice gets index 0, so that ``list_index.number_edits`` can make the change |
 
@@ -106,6 +106,8 @@ class ChunkNormalizer:
         if delta.get("content"):
             state.message.has_delta_text = True
         if delta.get("reasoning_content"):
+            if state.has_details and not state.has_reasoning:
+                return False  # The next details are not new.
             state.has_reasoning = True
         return True
 

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from addon.answers.normalize.content import text_of
-from addon.text.json_edits import Edit, members
+from addon.text.json_edits import Edit, Member, members
 
 _KEY = b'"reasoning"'
 _NEW_KEY = b'"reasoning_content"'
 _KEY_MEMBER = re.compile(rb'"reasoning"\s*:')
 _TWINS = frozenset({"role", "reasoning_content", "reasoning_details"})
+_DETAIL = frozenset({"text", "thinking", "summary"})
+ADDED_KEY = b',"reasoning_content":'
 _TEXT_OR_NONE = (str, type(None))
 _ESCAPED_LETTER = re.compile(rb"\\u00[67]")  # a letter of the key would be escaped so
 
@@ -52,6 +54,17 @@ def is_only_renamed(shown: Mapping[str, Any]) -> bool:
     )
 
 
+def is_only_added(shown: Mapping[str, Any]) -> bool:
+    """Return whether ``with_reasoning_content`` only adds the text of the only detail, so that bytes can be added."""
+    if "reasoning_content" in shown or "reasoning" in shown:
+        return False
+    details = shown.get("reasoning_details")
+    if not isinstance(details, list) or len(details) != 1 or not isinstance(details[0], dict):
+        return False
+    text = details[0].get("text")
+    return bool(text) and type(text) is str and _DETAIL.isdisjoint(details[0].keys() - {"text"})
+
+
 def repeats_reasoning(delta: Mapping[str, Any]) -> bool:
     """Return whether a normalized delta has one text, in ``reasoning_content`` and in its only detail (OpenRouter)."""
     text, details = delta.get("reasoning_content"), delta.get("reasoning_details")
@@ -61,8 +74,33 @@ def repeats_reasoning(delta: Mapping[str, Any]) -> bool:
     return not others and details[0].get("text") == text and not details[0].get("summary")
 
 
-def rename_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:
-    """Return the edits to the JSON ``payload`` of ``chunk`` that rename each delta's ``reasoning``."""
+def reasoning_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:
+    """Return the edits to the JSON ``payload`` of ``chunk`` that put the reasoning of each delta where it belongs.
+
+    They rename ``reasoning``, or add the text of the only detail at the end of the only delta.
+    """
+    delta = chunk["choices"][-1]["delta"]
+    return [_added_edit(payload)] if is_only_added(delta) else _rename_edits(payload, chunk)
+
+
+def added_place(payload: bytes) -> tuple[Member, int]:
+    """Return the text of the only detail of the only delta, with its quotes, and where the text is added.
+
+    The delta ``is_only_added``.
+    """
+    chars = payload.decode("latin-1")
+    shown = members(chars, _delta_starts(chars)[-1])
+    details = [one.start for one in shown if one.key == "reasoning_details"][-1]
+    (detail,) = members(chars, details)
+    return members(chars, detail.start, "text")[-1], shown[-1].end
+
+
+def _added_edit(payload: bytes) -> Edit:
+    text, end = added_place(payload)
+    return end, end, ADDED_KEY + payload[text.start : text.end]
+
+
+def _rename_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:
     # When the word is there only once, and no escape can hide another, it is the key of the known member.
     only_once = payload.count(_KEY) == len(chunk["choices"]) == 1 and not _ESCAPED_LETTER.search(payload)
     if only_once and (found := _KEY_MEMBER.search(payload)):

@@ -10,7 +10,12 @@ from addon.answers.normalize.cumulative import CumulativeMessage
 from addon.answers.normalize.edits import with_member, without
 from addon.answers.normalize.finish_reason import finish_reason_of_empty, standard_finish_reason
 from addon.answers.normalize.list_index import LISTS, ListIndexes
-from addon.answers.normalize.reasoning import has_plain_text, is_only_renamed, with_reasoning_content
+from addon.answers.normalize.reasoning import (
+    has_plain_text,
+    is_only_added,
+    is_only_renamed,
+    with_reasoning_content,
+)
 from addon.answers.normalize.role import Role
 from addon.answers.normalize.shape import check_shown
 from addon.answers.normalize.think_tags import SplitText, ThinkTags
@@ -41,6 +46,8 @@ class StreamChoice:
         self.message = CumulativeMessage()
         self.has_reasoning = False
         """Reasoning text was sent already, so the same text in ``reasoning_details`` is not new."""
+        self.has_details = False
+        """The text of ``reasoning_details`` was new, and sent."""
         self._index = index
         self._calls = StreamedCalls(seed)
         self._lists = ListIndexes()
@@ -49,7 +56,7 @@ class StreamChoice:
 
     def normalize(self, choice: dict[str, Any]) -> ChoiceResult:
         """Return the normalized choice of the next chunk. Raises NoChoiceError."""
-        before = self._calls.begun, self.role.is_sent
+        before = self._calls.begun, self.role.is_sent, self._reads_details
         had_tags = self.tags is not None
         ends = choice.get("finish_reason") is not None
         shaped = self._with_delta(choice)
@@ -70,8 +77,11 @@ class StreamChoice:
         is_renamed = reasoned is not plain
         # The role and the key of the reasoning are the only changes, so the bytes can be edited.
         is_edit = same_else and delta is reasoned and plain is once
-        is_edit = is_edit and (not is_renamed or is_only_renamed(once))
-        is_steady = not (ends or had_tags or (self._calls.begun, self.role.is_sent) != before)
+        is_added = is_renamed and is_only_added(once)
+        is_edit = is_edit and (not is_renamed or is_added or is_only_renamed(once))
+        self.has_details = self.has_details or is_added
+        now = self._calls.begun, self.role.is_sent, self._reads_details
+        is_steady = not (ends or had_tags or now != before)
         return ChoiceResult(
             made,
             is_repeatable=is_steady and is_edit,
@@ -79,6 +89,11 @@ class StreamChoice:
             role_dropped=is_edit and once is not given,
             lost_text=untagged is not reasoned,
         )
+
+    @property
+    def _reads_details(self) -> bool:
+        """Whether templates may be there that send the text of details."""
+        return self.has_details and not self.has_reasoning
 
     def finish(self) -> dict[str, Any] | None:
         """Return what is left to send when the stream has ended."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 from rig.readers import Answer, client, difference
@@ -17,7 +17,7 @@ from addon.answers.context import AnswerContext
 from addon.answers.whole import BILLING_NOTE
 from addon.text.errors import ErrorAnswer
 from policies.family import Family
-from policies.model import Usage
+from policies.usage import Usage
 
 MAX_BYTES = 1 << 20
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
@@ -25,7 +25,7 @@ HEAD = {"id": "c1", "object": "chat.completion.chunk", "created": 7, "model": "u
 
 
 def reader(context: AnswerContext = SOURCE, max_bytes: int = MAX_BYTES) -> AssembledAnswerReader:
-    return AssembledAnswerReader(reader_of(source=context), context, max_bytes)
+    return AssembledAnswerReader(lambda source: reader_of(source=source), context, max_bytes)
 
 
 def read(stream: bytes, *cuts: int, of: AssembledAnswerReader | None = None) -> bytes:
@@ -71,6 +71,19 @@ def test_the_answer_has_the_form_of_a_whole_one() -> None:
         ],
         "usage": USAGE,
     }
+
+
+@pytest.mark.parametrize("has_choice", [True, False])
+def test_of_two_usages_the_client_and_the_ledger_have_the_last(has_choice: bool) -> None:
+    last = {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12}
+    one = reader()
+    made = assembled(
+        of_choice(0, content="Hello"),
+        {**of_choice(0, "stop"), "usage": USAGE},
+        {**(of_choice(0) if has_choice else HEAD | {"choices": []}), "usage": last},
+        of=one,
+    )
+    assert (made["usage"], one.usage) == (last, Usage(3, 9, 12))
 
 
 def test_its_facts_are_known_at_its_end_alone() -> None:
@@ -228,7 +241,6 @@ def added_up(stream: bytes) -> Answer:
     return client.read_stream(client.chunks_in(relayed))
 
 
-@settings(max_examples=100, deadline=None)
 @given(DELTAS, st.lists(st.integers(0, 10_000), max_size=6))
 def test_any_cut_gives_what_a_client_would_add_up(deltas: list[dict[str, Any]], cuts: list[int]) -> None:
     chunks = [

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rig.answer_shape import strict_json
 from rig.relayed_streams import DONE, SOURCE, relay
@@ -81,7 +81,6 @@ JSON = st.recursive(
 @example(value=[], at=1, piece=b"9" * 5_000)
 @example(value={}, at=1, piece=b'"a":1,"b":2,"a":3')
 @example(value={}, at=0, piece=b"\xef\xbb\xbf")
-@settings(max_examples=500, deadline=None)
 def test_the_fast_parser_reads_every_text_as_the_standard_library_does(
     value: object, at: int, piece: bytes
 ) -> None:

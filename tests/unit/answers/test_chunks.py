@@ -5,7 +5,7 @@ import sys
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.relayed_streams import (
     DONE,
@@ -19,7 +19,7 @@ from rig.relayed_streams import (
 from addon.answers import chunks, silence
 from addon.answers.context import AnswerContext
 from policies.family import Family
-from policies.model import Usage
+from policies.usage import Usage
 
 
 def test_usage_is_read_from_any_event() -> None:
@@ -94,7 +94,6 @@ UNLIKE = [
     st.lists(st.integers(0, 2_000), max_size=6),
     st.sampled_from([(), (KEY,)]),
 )
-@settings(max_examples=300, deadline=None)
 def test_chunks_that_are_alike_are_relayed_as_if_each_was_read(
     events: list[bytes], cuts: list[int], secrets: tuple[str, ...]
 ) -> None:
@@ -116,6 +115,11 @@ def event(choice: str, more: str = "") -> bytes:
 def twins(text: str, again: str, more: str = "") -> bytes:
     detail = f'{{"type":"reasoning.text","text":"{again}","index":0}}'
     return event(f'{{"index":0,"delta":{{"reasoning":"{text}","reasoning_details":[{detail}]{more}}}}}')
+
+
+def details(text: str, more: str = "") -> bytes:
+    detail = f'{{"type":"reasoning.text","text":"{text}"{more},"index":0}}'
+    return event(f'{{"index":0,"delta":{{"reasoning_details":[{detail}]}}}}')
 
 
 TURNS = [
@@ -156,6 +160,15 @@ TURNS = [
     twins("", ""),
     twins("both", "both", ',"content":"both"'),
     twins("more", "more", ',"role":"assistant"'),
+    details("alone"),
+    details("sk-te"),
+    details("st-key-1234567890"),
+    details("\\u00e4\\n"),
+    details("", ',"summary":"sum"'),
+    details("last", ',"text":"last"'),
+    details("first", ',"t\\u0065xt":"last"'),
+    details("padded")[:-3] + b',"obfuscation":"x1"}\n\n',
+    details("counted")[:-3] + b',"usage":{"prompt_tokens":3}}\n\n',
     event("", ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
     event('{"index":0,"delta":{"content":"u"}}', ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
     event('{"index":0,"delta":{},"finish_reason":"stop"}'),
@@ -174,7 +187,6 @@ TURNS = [
     st.sampled_from([None, 1, 2]),
     st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
 def test_chunks_that_take_turns_are_relayed_as_if_each_was_read(
     parts: list[list[bytes]],
     times: int,
@@ -200,6 +212,7 @@ def test_chunks_that_take_turns_are_relayed_as_if_each_was_read(
 SMALLEST = {
     "content": [event('{"index":0,"delta":{"content":"a"}}')],
     "without an index": [event('{"delta":{"content":"a"}}')],
+    "a detail alone": [details("a")],
     "an empty delta": [event('{"index":0,"delta":{}}')],
     "two choices in turn": [
         event('{"index":0,"delta":{"content":"a"}}'),

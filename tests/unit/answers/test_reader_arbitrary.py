@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.answer_samples import SAMPLES, Path, Sample
 from rig.answer_shape import assert_completion, assert_stream
@@ -109,7 +109,6 @@ PLACES: list[tuple[str, tuple[int, Path]]] = [
 
 
 @given(at=st.sampled_from(PLACES), value=JSON, cut=st.integers(1, 60), include_usage=st.booleans())
-@settings(max_examples=250, deadline=None)
 def test_any_value_at_any_place_is_answered(
     at: tuple[str, tuple[int, Path]], value: Any, cut: int, include_usage: bool
 ) -> None:
@@ -150,7 +149,6 @@ def test_any_value_at_some_places_of_recorded_answers_is_answered(file: str) -> 
 @given(
     error=st.dictionaries(st.sampled_from(["error", "message", "detail", "code", "errors"]), JSON, max_size=4)
 )
-@settings(max_examples=100, deadline=None)
 def test_any_value_in_an_error_is_answered(error: dict[str, Any]) -> None:
     reader = ErrorAnswerReader(529, AnswerContext(SLUG, shipped_families()["vllm"], secrets=(KEY,)))
     assert reader.feed(json.dumps(error).encode()) == reader.finish() == b""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.scripts import DONE, chunk, event
 
@@ -66,7 +66,6 @@ TEXTS = st.lists(
 
 
 @given(TEXTS.map("".join), PLACES)
-@settings(max_examples=400, deadline=None)
 def test_any_cut_of_a_text_hides_the_key_and_keeps_the_rest(text: str, places: list[int]) -> None:
     one = SecretFreeText((KEY, OTHER))
     shown = "".join([one.read(piece) for piece in cut(text, places)])
@@ -81,7 +80,6 @@ def test_any_cut_of_a_text_hides_the_key_and_keeps_the_rest(text: str, places: l
     PLACES,
     st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
 def test_a_client_can_not_join_a_key(name: str, places: list[int], alone: bool) -> None:
     text = f"My key is {KEY}, and yours {OTHER}."
     chunks = [chunk(role="assistant")]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.answers.usage import (
@@ -15,8 +15,8 @@ from addon.answers.usage import (
     read_count,
 )
 from policies.family import Family
-from policies.model import Usage
 from policies.plausible_usage import NOT_A_COUNT
+from policies.usage import Usage
 
 FAMILY = Family("plain")
 
@@ -126,7 +126,6 @@ def first_count(report: object, places: Sequence[str]) -> int | None:
 
 
 @given(st.dictionaries(NAMES, COUNTS_AS_WRITTEN | st.dictionaries(NAMES, COUNTS_AS_WRITTEN, max_size=3)))
-@settings(max_examples=300, deadline=None)
 def test_each_count_is_the_first_one_at_its_places(report: dict[str, object]) -> None:
     expected = Usage(*[first_count(report, places) for places in COUNT_PLACES])
     assert parse_usage({"usage": report}, FAMILY) == (None if expected == Usage() else expected)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from rig.scripts import DONE, USAGE, chunk, event
@@ -13,7 +13,7 @@ from addon.answers.chunks import ChatChunks
 from addon.answers.context import AnswerContext
 from addon.answers.stream import StreamedAnswerReader
 from policies.family import Family
-from policies.model import Usage
+from policies.usage import Usage
 
 SOURCE = AnswerContext("vendor", Family("plain"), created_s=17, answer_id="chatcmpl-made")
 OTHER = USAGE | {"completion_tokens": 7}
@@ -159,7 +159,6 @@ def test_one_chunk_carries_the_usage(name: str, asked: bool) -> None:
     st.lists(st.sampled_from([*(one for given, *_ in STREAMS.values() for one in given)]), max_size=8),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
 def test_every_chunk_has_a_choice_and_at_most_one_has_usage(
     chunks: list[dict[str, Any]], asked: bool
 ) -> None:

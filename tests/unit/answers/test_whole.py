@@ -12,7 +12,7 @@ from addon.answers.whole import BILLING_NOTE, rewrite_answer
 from addon.dialects import openai
 from addon.text.errors import ErrorAnswer
 from policies.family import Family
-from policies.model import Usage
+from policies.usage import Usage
 
 SLUG = "house/slug"
 SOURCE = AnswerContext(SLUG, Family("plain"), {"up": SLUG})

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.normalized import FAMILY, relayed
 
@@ -100,7 +100,6 @@ SHOWS = objects(
 CHOICES = objects("index", "finish_reason", "text", delta=SHOWS, message=SHOWS)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(CHOICES, max_size=3), st.booleans())
 def test_any_whole_answer_is_normalized_once(choices: list[Any], think_tags: bool):
     family, before = Family("any", think_tags=think_tags), json.dumps(choices)
@@ -113,7 +112,6 @@ def test_any_whole_answer_is_normalized_once(choices: list[Any], think_tags: boo
         assert normalize_message_choices(made, family) is None
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(CHOICES, max_size=3), st.booleans())
 def test_any_stream_is_normalized_once(choices: list[Any], think_tags: bool):
     family, before = Family("any", think_tags=think_tags), json.dumps(choices)
@@ -144,7 +142,6 @@ WHOLE_CHOICES = st.fixed_dictionaries(
 
 
 @given(choice=WHOLE_CHOICES)
-@settings(max_examples=500, deadline=None)
 def test_no_rule_changes_a_whole_choice_that_is_plain(choice: dict[str, Any]):
     if _is_plain_whole(choice):
         assert _whole_choice(choice, 5, "seed", think_tags=False) is choice

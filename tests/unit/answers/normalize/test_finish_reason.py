@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.normalized import CALL, FAMILY, relayed
 
@@ -43,7 +43,6 @@ def test_a_finish_reason_becomes_a_word_of_the_contract(reason: Any, expected: t
     assert tuple(standard_finish_reason(reason, calls_tools=calls) for calls in (False, True)) == expected
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text()))
 def test_a_word_of_the_contract_stays(reason: Any):
     for calls in (False, True):

@@ -7,7 +7,7 @@ import pytest
 from rig.normalized import FAMILY, assert_delta, assert_message, relayed
 
 from addon.answers.normalize.choices import ChunkNormalizer
-from addon.answers.normalize.reasoning import rename_edits
+from addon.answers.normalize.reasoning import reasoning_edits
 from addon.text.json_edits import apply_edits
 
 # case: a message or delta, what is relayed
@@ -81,9 +81,39 @@ def test_a_renamed_key_is_an_edit_of_the_bytes(payload: bytes):
     chunk = json.loads(payload)
     normal = ChunkNormalizer(FAMILY).normalize(chunk)
     assert normal.is_renamed and normal.is_repeatable is (b"role" not in payload)
-    edits = rename_edits(payload, chunk)
+    edits = reasoning_edits(payload, chunk)
     assert json.loads(apply_edits(payload, edits)) == {**chunk, "choices": normal.choices}
     assert [new for _, _, new in edits] == [b'"reasoning_content"']
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"choices":[{"index":0,"delta":{"reasoning_details":[{"text":"a\\u00e9","index":0}]}}]}',
+        b'{"choices" : [ {"delta" : { "reasoning_details" : [ {"index":0 , "text" : "hm" } ] , "x":1}, "index":0} ]}',
+        b'{"choices":[{"index":0,"delta":{"reasoning_details":[{"text":"a","t\\u0065xt":"b","index":0}]}}]}',
+    ],
+)
+def test_the_text_of_the_only_detail_is_added_to_the_bytes(payload: bytes):
+    chunk = json.loads(payload)
+    normal = ChunkNormalizer(FAMILY).normalize(chunk)
+    assert normal.is_renamed
+    assert json.loads(apply_edits(payload, reasoning_edits(payload, chunk))) == {
+        **chunk,
+        "choices": normal.choices,
+    }
+
+
+def test_the_first_reasoning_ends_what_is_repeated():
+    normalizer = ChunkNormalizer(FAMILY)
+    details = {"reasoning_details": [{"text": "a", "index": 0}]}
+    chunks = [
+        {"choices": [{"index": 0, "delta": delta}]}
+        for delta in (details, details, {"reasoning_content": "b"}, details)
+    ]
+    results = [normalizer.normalize(chunk) for chunk in chunks]
+    assert [one.is_repeatable for one in results] == [False, True, False, True]
+    assert [one.choices is None for one in results] == [False, False, True, True]
 
 
 def test_the_key_is_not_edited_when_more_must_change():

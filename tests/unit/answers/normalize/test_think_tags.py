@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult, normalize_message_choices
@@ -100,13 +100,11 @@ def test_a_stream_of_single_characters_gives_the_same_text(text: str, reasoning:
     assert read(list(text)) == (reasoning, content)
 
 
-@settings(max_examples=200, deadline=None)
 @given(TAGGED_TEXT, st.lists(st.integers(0, 60), max_size=6))
 def test_any_cut_of_a_stream_gives_the_same_text(text: str, places: list[int]):
     assert read(cut(text, places)) == split_text(text)
 
 
-@settings(max_examples=200, deadline=None)
 @given(TAGGED_TEXT, st.lists(st.integers(0, 60), max_size=6), st.booleans())
 def test_a_stream_and_a_whole_answer_give_the_same_text(text: str, places: list[int], ends: bool):
     pieces = cut(text, places) or [""]
@@ -118,7 +116,6 @@ def test_a_stream_and_a_whole_answer_give_the_same_text(text: str, places: list[
     assert texts == (message.get("reasoning_content", ""), message["content"])
 
 
-@settings(max_examples=200, deadline=None)
 @given(TAGGED_TEXT, st.lists(st.integers(0, 60), max_size=6))
 def test_no_text_longer_than_a_tag_is_held(text: str, places: list[int]):
     tags, read_chars, shown_chars = ThinkTags(), 0, 0

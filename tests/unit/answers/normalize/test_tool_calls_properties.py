@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.tool_calls import FAMILY, assembled, chunk
 
@@ -21,7 +21,6 @@ def _pieces(text: str, places: list[int]) -> list[str]:
     return [text[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-@settings(max_examples=200, deadline=None)
 @given(MEANT, st.data())
 def test_numbered_calls_are_joined_correctly(meant: list[tuple[str, Any]], data: st.DataObject):
     """The numbers start anywhere, the calls alternate, and later deltas may repeat ids and names."""
@@ -45,7 +44,6 @@ def test_numbered_calls_are_joined_correctly(meant: list[tuple[str, Any]], data:
     assert [json.loads(call.function.arguments) for call in calls] == [arguments for _, arguments in meant]
 
 
-@settings(max_examples=200, deadline=None)
 @given(MEANT, st.data())
 def test_calls_without_numbers_are_joined_correctly(meant: list[tuple[str, Any]], data: st.DataObject):
     """The calls follow each other, some with an id. Arguments are an object or text, in one chunk or several."""
