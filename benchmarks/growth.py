@@ -17,7 +17,8 @@ from typing import Final
 
 from sqlite_utils import Database, Migrations
 
-from addon.store.ledger.migration_steps import STEPS, m0007_rollups
+from addon.store.ledger.early_migration_steps import m0007_rollups
+from addon.store.ledger.migration_steps import STEPS
 from addon.store.ledger.rollup_builder import LOOK_S, RollupBuilder
 from addon.store.sqlite.store import SqliteStore
 from benchmarks.gateways import ROOT, Setup, configure, new_key

@@ -1,10 +1,7 @@
-"""``--money``: three things that go wrong with money, and the provider's sum next to the gateway's."""
+"""``--money``: what goes wrong with money, and the provider's sum next to the gateway's."""
 
 import asyncio
-import contextlib
-import json
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -12,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.money import invoices
+from benchmarks.money.billing import Provider, provider
 from benchmarks.money.clients import ANSWERED, FAILED, REFUSED, burst, leave_at_finish, until_killed
 from benchmarks.money.gateways import Otari, Payer, Recorded, Tollgate, kill
 from benchmarks.money.provider import Bill
-from benchmarks.processes import running
 from benchmarks.tables import Cell, table
 from benchmarks.traffic import Target
 
@@ -84,39 +82,17 @@ DEMONSTRATIONS: Final = (
 )
 
 
-class Provider:
-    """The running provider."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        assert process.stdout is not None
-        self.port = int(process.stdout.readline())
-
-    def bill(self) -> Bill:
-        """Return what it billed so far."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return Bill(**json.loads(self._process.stdout.readline()))
-
-
-@contextlib.contextmanager
-def provider() -> Iterator[Provider]:
-    """Yield a provider that has billed nothing yet."""
-    with running([sys.executable, "-m", "benchmarks.money.provider"], pipes=True) as process:
-        yield Provider(process)
-
-
 def run(folder: Path, only: str, otari_command: Path | None) -> None:
-    """Print a row for each demonstration and gateway."""
+    """Print a row for each demonstration and gateway, and one for each case of the invoices."""
     rows: list[tuple[Cell, ...]] = []
     for number, demonstration in enumerate(DEMONSTRATIONS):
         if only in demonstration.name:
             rows += _rows(demonstration, folder / str(number), otari_command)
     if otari_command is None:
         print("Otari is left out: it is in no package registry; install it and add --otari COMMAND")
-    print(table(rows, HEADERS, ("", "", *[".0f"] * 4, ".4f", ".0f", ".0f", *[".4f"] * 4)))
+    if rows:
+        print(table(rows, HEADERS, ("", "", *[".0f"] * 4, ".4f", ".0f", ".0f", *[".4f"] * 4)))
+    invoices.run(folder, only, otari_command)
 
 
 def _rows(

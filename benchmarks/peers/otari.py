@@ -74,15 +74,13 @@ class Otari:
             return dict(json.load(answer))
 
 
-def configure(program: Path, upstream_port: int, folder: Path, prices: Prices) -> Otari:
-    """Write the files of an Otari in front of the upstream, without outbound calls of its own."""
+def configure(program: Path, upstream_port: int, folder: Path, prices: Prices | None) -> Otari:
+    """Write the files of an Otari in front of the upstream, without outbound calls of its own.
+
+    Without ``prices`` it has two vendors under their own names, with the prices of its package.
+    """
     otari = Otari(program, folder, free_port(), secrets.token_hex(16))
-    provider = {
-        "provider_type": "openai",
-        "api_base": f"http://127.0.0.1:{upstream_port}/v1",
-        "api_key": "fake-provider-key",
-    }
-    price = {"input_price_per_million": prices.input_usd, "output_price_per_million": prices.output_usd}
+    origin = f"http://127.0.0.1:{upstream_port}"
     settings = {
         "database_url": f"sqlite:///{otari.database}",
         "host": "127.0.0.1",
@@ -93,12 +91,25 @@ def configure(program: Path, upstream_port: int, folder: Path, prices: Prices) -
         "enable_metrics": True,
         "model_discovery": False,
         "models_dev_metadata": False,
-        "providers": {"bench": provider},
-        "pricing": {MODEL: price},
+        **(_named_vendors(origin) if prices is None else _priced_model(origin, prices)),
     }
     # JSON is YAML too.
     (folder / "config.yml").write_text(json.dumps(settings), encoding="utf-8")
     return otari
+
+
+def _priced_model(origin: str, prices: Prices) -> dict[str, Any]:
+    price = {"input_price_per_million": prices.input_usd, "output_price_per_million": prices.output_usd}
+    return {"providers": {"bench": _provider("openai", f"{origin}/v1")}, "pricing": {MODEL: price}}
+
+
+def _named_vendors(origin: str) -> dict[str, Any]:
+    vendors = {"openai": _provider("openai", f"{origin}/v1"), "anthropic": _provider("anthropic", origin)}
+    return {"providers": vendors, "default_pricing": True}
+
+
+def _provider(kind: str, api_base: str) -> dict[str, str]:
+    return {"provider_type": kind, "api_base": api_base, "api_key": "fake-provider-key"}
 
 
 @contextlib.contextmanager

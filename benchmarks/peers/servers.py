@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -12,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from benchmarks.light import probed_length
-from benchmarks.peers import otari
+from benchmarks.peers import litellm, otari
 from benchmarks.peers.installation import LITELLM, PORTKEY, NotInstalledError, node_package, python_package
 from benchmarks.processes import await_port, free_port, running
 from benchmarks.traffic import SLUG, UPSTREAM_MODEL_ID, Scenario, Target
@@ -44,10 +43,7 @@ def started(peer: Peer, upstream_port: int, folder: Path) -> Iterator[Target]:
         yield replace(target, name=peer.name)
 
 
-@contextlib.contextmanager
-def _litellm(program: Path, upstream_port: int, folder: Path) -> Iterator[Target]:
-    key, port, config = f"sk-{secrets.token_hex(16)}", free_port(), folder / "config.yaml"
-    # JSON is YAML too.
+def _litellm(program: Path, upstream_port: int, folder: Path) -> AbstractContextManager[Target]:
     model = {
         "model": f"openai/{UPSTREAM_MODEL_ID}",
         "api_base": f"http://127.0.0.1:{upstream_port}/v1",
@@ -55,21 +51,7 @@ def _litellm(program: Path, upstream_port: int, folder: Path) -> Iterator[Target
         "input_cost_per_token": 0.15e-6,
         "output_cost_per_token": 0.60e-6,
     }
-    settings = {
-        "model_list": [{"model_name": SLUG, "litellm_params": model}],
-        "general_settings": {"master_key": key},
-        "litellm_settings": {"telemetry": False, "json_logs": True},
-    }
-    config.write_text(json.dumps(settings), encoding="utf-8")
-    quiet = {
-        "LITELLM_TELEMETRY": "False",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        "LITELLM_MODE": "PRODUCTION",
-    }
-    command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    with running(command, log=folder / "log", environment=quiet, home=folder) as process:
-        await_port(process, port, START_LIMIT_S)
-        yield Target("", process.pid, port, key)
+    return litellm.serve(program, folder, [{"model_name": SLUG, "litellm_params": model}])
 
 
 @contextlib.contextmanager
