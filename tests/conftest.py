@@ -22,6 +22,7 @@ from rig.gateway_in_use import Conservation
 from rig.new_ledgers import copy_new_ledgers
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.redis_stores import rig  # noqa: F401
+from rig.shipped_catalog import read_shipped_catalog
 from rig.upstream import DeafPort, RefusingPort, Upstream
 
 
@@ -49,6 +50,7 @@ for _client in (httpx, httpx2):
 pytest_plugins = ["rig.failure_lines", "rig.large", "rig.run_order", "rig.parallel_run"]
 
 copy_new_ledgers()
+read_shipped_catalog()
 
 NO_BROWSER = "NO PAGE WAS TESTED IN A BROWSER"
 

@@ -1,10 +1,18 @@
 """Contract: the ledger row and the log line of a call."""
 
+from hashlib import sha256
+
 import pytest
 from conftest import Chat
 from rig.gateway import Gateway
 from rig.scripts import completion, whole
 from rig.upstream import Upstream
+
+PRICES = (
+    '{"cost":"computed","markup_percent":"4","reasoning_beside":false,'
+    '"retail":{"cached_input":78000,"input":156000,"output":624000},"rounding":1,'
+    '"wholesale":{"cached_input":75000,"input":150000,"output":600000}}'
+)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -52,6 +60,8 @@ def test_a_call_is_one_ledger_row_with_its_request_id(
         "retail_nanousd": 2652,
         "end_user": "customer-7",
         "client_request_id": None,
+        "price_set": sha256(PRICES.encode()).hexdigest()[:32],
+        "platform_key": 1,
     }
 
 

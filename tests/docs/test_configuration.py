@@ -10,7 +10,7 @@ import pytest
 from pydantic.fields import FieldInfo
 from rig.configuration import ROOT
 
-from addon.settings import catalog_schema, conf_schema, price_schema, workspace_schema
+from addon.settings import catalog_schema, conf_schema, price_schema, price_time_schema, workspace_schema
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.validation import Table
@@ -36,13 +36,22 @@ SECTIONS: dict[str, type[Table]] = {
     '`["slug"]`': catalog_schema.ModelTable,
     '`[["slug".tiers]]`': price_schema.TierTable,
     '`["slug".service_tiers.NAME]`': price_schema.ServiceTierTable,
+    '`[["slug".dated]]`': price_time_schema.DatedTable,
+    '`[["slug".hours]]`': price_time_schema.HoursTable,
     "workspace": workspace_schema.WorkspaceTable,
     "`[[keys]]`": workspace_schema.KeyTable,
     "`[byok.PROVIDER]`": workspace_schema.ByokTable,
     "`[[rules]]`": workspace_schema.RuleTable,
     "`[[heuristics]]`": workspace_schema.HeuristicTable,
 }
-SHARED = (price_schema.PricesTable, price_schema.TieredPricesTable, catalog_schema.PlaceTable)
+SHARED = (
+    price_schema.PricesTable,
+    price_schema.TieredPricesTable,
+    price_schema.ServedPricesTable,
+    price_time_schema.HourlyPricesTable,
+    price_time_schema.TimedPricesTable,
+    catalog_schema.PlaceTable,
+)
 """What several sections have in common."""
 # A rule of the whole table requires these keys; their fields do not.
 REQUIRED_BY_RULE = {("`[PROVIDER]`", "base_url"), ("`[PROVIDER]`", "platform_key")}
@@ -95,7 +104,7 @@ def test_a_section_has_the_default_and_the_meaning_of_each_key(section: str) -> 
 
 
 def test_no_schema_is_left_out_of_the_document() -> None:
-    modules = (conf_schema, workspace_schema, catalog_schema, price_schema)
+    modules = (conf_schema, workspace_schema, catalog_schema, price_schema, price_time_schema)
     members = [member for module in modules for member in vars(module).values()]
     schemas = {one for one in members if isinstance(one, type) and issubclass(one, Table)}
     assert schemas - {Table, ProxyConf, *SHARED} == set(SECTIONS.values())

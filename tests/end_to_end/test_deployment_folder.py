@@ -137,7 +137,7 @@ def test_an_upgrade_brings_the_new_catalog_and_changes_nothing_in_the_folder(
     shipped = checkout / "catalog_data" / "models.toml"
     text = shipped.read_text(encoding="utf-8")
     text = text.replace('output_price_per_m = "0.6"', 'output_price_per_m = "0.7"')
-    text, removed = re.subn(r'\["gpt-4\.1"\][^\[]*', "", text)
+    text, removed = re.subn(r'\["gpt-4\.1-mini"\][^\[]*', "", text)
     assert removed == 1
     new = OWN_MODEL.split("\n\n")[0].replace("sandbox-chat", "shipped-later")
     shipped.write_text(f"{text}\n{new}\n", encoding="utf-8")
@@ -150,7 +150,7 @@ def test_an_upgrade_brings_the_new_catalog_and_changes_nothing_in_the_folder(
     assert "; gpt-4o-mini: output_price_per_m 0.6 → 0.7" in named.replace("prices changed: ", "; ")
     assert "sandbox-chat" not in named
     assert "shipped-later" in models
-    assert "gpt-4.1" not in models
+    assert "gpt-4.1-mini" not in models
     assert float(models["gpt-4o-mini"]["outputPricePerMRetail"]) == pytest.approx(0.728)
     assert float(models["sandbox-chat"]["outputPricePerMRetail"]) == pytest.approx(2.08)
     assert "sandbox-reasoner" not in models

@@ -63,6 +63,7 @@ def refused_of_twenty(one: Model, wallet_usd: int) -> int:
         1,
         is_protected=True,
         names_cap=False,
+        service_tier=one.provider.service_tier,
         rare_kinds=(),
     )
     held: list[int] = []

@@ -97,7 +97,7 @@ BODIES = (SOUND | BROKEN).map(lambda body: json.dumps(body).encode()) | BYTES
 KEYS = st.sampled_from(["rich", "own", "poor", "spent", "ruled", "nobody's"])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=KEYS, body=BODIES, content_type=st.sampled_from(["application/json"] * 4 + ["text/plain"]))
 def test_a_refused_call_sends_nothing_and_an_answered_call_one_request(
     gateway: Gateway, client: httpx.Client, upstream: Upstream, name: str, body: bytes, content_type: str

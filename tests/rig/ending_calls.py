@@ -65,7 +65,12 @@ MODELS = {
     "deaf": model(provider="DEAF"),
     "refusing": model(provider="REFUSING"),
 }
-UNSEEN = {"cap_field": "max_completion_tokens", "reasons_unseen": True, "tokens_per_s": 10_000}
+UNSEEN = {
+    "cap_field": "max_completion_tokens",
+    "reasons_unseen": True,
+    "tokens_per_s": 10_000,
+    "estimator": {"completion_chars_per_token": 40.0},
+}
 
 
 def faulty_settings() -> tuple[dict[str, Any], dict[str, str]]:

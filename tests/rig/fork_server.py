@@ -82,20 +82,37 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-class ForkServer:
-    """The process that forks, and the state of its children. Each process of the tests has one."""
+def start_servers(count: int) -> tuple[list[socket.socket], subprocess.Popen[bytes]]:
+    """Start so many fork servers, which import once. Return the socket of each, and the process that is their parent.
 
-    def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            # Its own process group: Ctrl-C must reach only the tests, which then end the processes that they started.
-            self._process = subprocess.Popen(
-                [sys.executable, *PROGRAM, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))},
-                stdin=subprocess.DEVNULL,
-                process_group=0,
-            )
+    A server ends when its socket is closed, the parent after all of them.
+    """
+    pairs = [socket.socketpair() for _ in range(count)]
+    descriptors = [theirs.fileno() for _, theirs in pairs]
+    process = subprocess.Popen(
+        [sys.executable, *PROGRAM, ",".join(map(str, descriptors))],
+        pass_fds=descriptors,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))},
+        stdin=subprocess.DEVNULL,
+        # Ctrl-C must reach only the tests, which then end the processes that they started.
+        process_group=0,
+    )
+    for _, theirs in pairs:
+        theirs.close()
+    return [ours for ours, _ in pairs], process
+
+
+class ForkServer:
+    """The process that forks, and the state of its children. Each process of the tests has one.
+
+    It is one of ``start_servers``, or one of its own.
+    """
+
+    def __init__(self, started: socket.socket | None = None) -> None:
+        self._process = None
+        if started is None:
+            (started,), self._process = start_servers(1)
+        self._socket = started
         self._one_at_a_time = threading.Lock()
         self._started: queue.Queue[ForkedProcess] = queue.Queue()
         self._listener = threading.Thread(target=self._listen, name="fork server", daemon=True)
@@ -133,13 +150,18 @@ class ForkServer:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._listener.join(BOUND_S)
         self._socket.close()
-        self._process.wait(BOUND_S)
+        if self._process:
+            self._process.wait(BOUND_S)
+
+
+STARTED: list[socket.socket] = []
+"""The socket of the fork server that was started for this process of the tests; empty without one."""
 
 
 @cache
 def fork_server() -> ForkServer:
-    """Return the fork server of these tests. Start it at the first call."""
-    return ForkServer()
+    """Return the fork server of these tests. Start one at the first call, if none was started for them."""
+    return ForkServer(*STARTED)
 
 
 def is_forkable(command: Sequence[str]) -> bool:
@@ -167,6 +189,21 @@ def run_forked(
 
 
 # The other side.
+
+
+def _multiply(descriptors: Sequence[int]) -> socket.socket:
+    """Fork a server for each descriptor. Return only in these, with the socket of each. The parent ends after them."""
+    for mine in descriptors:
+        if os.fork() == 0:
+            for other in descriptors:
+                if other != mine:
+                    os.close(other)
+            return socket.socket(fileno=mine)
+    for one in descriptors:
+        os.close(one)
+    for _ in descriptors:
+        os.wait()
+    os._exit(0)
 
 
 def _serve_forks(tests: socket.socket) -> str:
@@ -246,6 +283,7 @@ if __name__ == "__main__":
     for command in import_module("addon.cli").COMMANDS.values():
         import_module(f"addon.commands.{command.module}")
     import_module("rig.new_ledgers").copy_new_ledgers()
+    import_module("rig.shipped_catalog").read_shipped_catalog()
     assert threading.active_count() == 1, "a process with threads can't be copied"
     gc.freeze()
-    exec(_serve_forks(socket.socket(fileno=int(sys.argv[1]))), {"__name__": "__main__"})
+    exec(_serve_forks(_multiply([int(one) for one in sys.argv[1].split(",")])), {"__name__": "__main__"})

@@ -217,12 +217,14 @@ class Gateway:
         assert found, f"no such log line; stderr:\n{self.stderr}"
         return found
 
-    def ledger_rows(self) -> list[dict[str, Any]]:
-        """Return the rows of the table ``usage``, oldest first."""
+    def ledger_rows(self, row_id: str = "") -> list[dict[str, Any]]:
+        """Return the rows of the table ``usage``, oldest first, or those with an id."""
         connection = sqlite3.connect(f"file:{self.folder}/var/tollgate.db?mode=ro", uri=True)
+        where, values = ("where id = ?", [row_id]) if row_id else ("", [])
         try:
             connection.row_factory = sqlite3.Row
-            return [dict(row) for row in connection.execute("select * from usage order by created_at, rowid")]
+            query = f"select * from usage {where} order by created_at, rowid"
+            return [dict(row) for row in connection.execute(query, values)]
         finally:
             connection.close()
 
@@ -231,10 +233,10 @@ class Gateway:
 
         Another process writes the row, so there is no event to wait for: look again until it exists.
         """
-        is_wanted = wanted if callable(wanted) else (lambda row: row["id"] == wanted)
+        row_id, is_wanted = ("", wanted) if callable(wanted) else (wanted, bool)
         deadline = time.monotonic() + BOUND_S
         while time.monotonic() < deadline:
-            if found := [row for row in self.ledger_rows() if is_wanted(row)]:
+            if found := [row for row in self.ledger_rows(row_id) if is_wanted(row)]:
                 assert len(found) == 1, f"more than one row: {found}"
                 return found[0]
             time.sleep(0.01)

@@ -10,9 +10,10 @@ from pydantic import SecretStr
 from policies.call_stages import Stage
 from policies.exchange import Exchange
 from policies.family import Family
-from policies.model import Key, Model, Provider, Usage, Workspace
+from policies.model import Key, Model, Provider, Workspace
 from policies.prices import Prices
 from policies.route import Target
+from policies.usage import Usage
 from rig.ledger import route_fields
 
 PRICES = Prices(1, 1, 1)

@@ -5,8 +5,10 @@ asks for the next group of tests when it begins the last one that it has. It is 
 reports go through a pipe to the first process, which shows them.
 """
 
+import gc
 import os
 import signal
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +19,14 @@ from typing import Any
 
 import pytest
 
+from rig.fork_server import STARTED, start_servers
 from rig.run_order import groups_of
+
+GC_THRESHOLD = 50_000
+"""How many new objects a collection of garbage waits for. The default would take some percent of the time."""
+
+MANY_GROUPS = 100
+"""A run of more groups needs a fork server in each fork. They start together, which imports the program once."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,15 +49,20 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if count < 1 or option.collectonly or option.usepdb or session.testsfailed:
         return None
     forks: list[Fork] = []
-    for _ in range(count):
+    servers, server = start_servers(count) if len(groups) > MANY_GROUPS else ([], None)
+    for number in range(count):
         ours, theirs = Pipe()
         pid = os.fork()
         if pid == 0:
             for connection in (ours, *(fork.connection for fork in forks)):
                 connection.close()
+            _take_server(servers, number)
+            if server:
+                server.returncode = 0  # It is no child of this process.
             return _run_as_fork(session, groups, theirs)
         theirs.close()
         forks.append(Fork(pid, ours))
+    _take_server(servers, None)
     try:
         _show_reports(session, groups, {fork.connection: fork for fork in forks})
     except BaseException:
@@ -58,7 +72,18 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     finally:
         for fork in forks:
             os.waitpid(fork.pid, 0)
+        if server:
+            server.wait()
     return True
+
+
+def _take_server(servers: Sequence[socket.socket], number: int | None) -> None:
+    """Keep the fork server with this number, and close all others."""
+    for place, server in enumerate(servers):
+        if place == number:
+            STARTED.append(server)
+        else:
+            server.close()
 
 
 @dataclass
@@ -150,6 +175,7 @@ def _run_as_fork(
     capture.stop_global_capturing()
     capture.start_global_capturing()
     config.pluginmanager.register(Sender(config, connection))
+    gc.set_threshold(GC_THRESHOLD)
     for item, following in pairwise(chain(_asked_for(groups, connection), [None])):
         config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -20,7 +20,7 @@ QUICK_S = 0.02
 # Functions that build an expression from their arguments, and one such expression each, as it is used.
 MADE = {
     # The tables of genai-prices against an operator's own URL: neither is hostile.
-    "addon.commands.published_prices._find_model": None,
+    "addon.commands.published_prices.find_model_info": None,
     # ``_matching``: its calls are among the expressions.
     "addon.settings.value_types.check": None,
     # ``PATHS``.

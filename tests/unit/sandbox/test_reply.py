@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.sandbox import CLOCK, WEATHER, SandboxClient, user_messages
 
@@ -32,7 +32,6 @@ async def test_n_choices_are_numbered_and_all_counted(sandbox: SandboxClient) ->
 
 
 @given(st.text())
-@settings(max_examples=100)
 def test_the_tokens_of_a_text_add_up_to_the_text(text: str) -> None:
     tokens = list(split_tokens(text))
     assert "".join(tokens) == text

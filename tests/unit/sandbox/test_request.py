@@ -6,7 +6,7 @@ from typing import Any
 
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.configuration import ROOT
 from rig.sandbox import SandboxClient
@@ -49,7 +49,6 @@ def test_every_directive_is_documented() -> None:
 
 
 @given(st.text(alphabet="[]:adelypcotkns-1\n ", max_size=40))
-@settings(max_examples=100)
 def test_text_without_directives_is_unchanged(text: str) -> None:
     if not any(f"[[{name}" in text for name in NAMES):
         assert parse_directives(text).text == text.strip()

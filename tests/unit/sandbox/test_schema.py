@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Annotated, Literal
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -89,6 +89,5 @@ _JSON = st.recursive(
 
 @given(_JSON)
 @example({"type": "number", "minimum": 1e14, "multipleOf": 1e-300})
-@settings(max_examples=150, deadline=None)
 def test_a_wrong_schema_raises_no_error(schema: object) -> None:
     json.dumps(simplest_value(schema))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 from pydantic import SecretStr
@@ -21,10 +21,11 @@ from addon.text.masking import MASK, mask_credentials
 from policies.call_stages import Stage
 from policies.exchange import Exchange
 from policies.family import Family
-from policies.model import Key, Model, Provider, Usage, Workspace
+from policies.model import Key, Model, Provider, Workspace
 from policies.prices import Prices
 from policies.route import Target
 from policies.trace_context import TraceContext
+from policies.usage import Usage
 
 
 def _call(**changes: Any) -> Exchange:
@@ -145,7 +146,6 @@ def only_handler(worker: int | None = None) -> Iterator[Lines]:
     trace=st.none() | st.just(TraceContext("4b" * 16, "0f" * 8, 1)),
     worker=st.none() | st.integers(1, 99),
 )
-@settings(max_examples=100)
 def test_the_line_of_a_call_is_the_same_with_other_handlers_and_without(
     worker: int | None, **fields: Any
 ) -> None:

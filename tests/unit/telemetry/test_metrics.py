@@ -18,9 +18,9 @@ from rig.metrics import CATALOG, EXCHANGE, KEY, MODEL, SECRET, TESTER, Samples, 
 from addon.telemetry.metric_families import FAMILIES, Sample
 from addon.telemetry.metrics import MAX_ADDED, MAX_NAMED_FILES, OTHER, REFUSAL_CODES, UPSTREAM_CODES, Metrics
 from policies.exchange import Exchange
-from policies.model import Usage
 from policies.refusal import RefusalCode
 from policies.route import Target
+from policies.usage import Usage
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 

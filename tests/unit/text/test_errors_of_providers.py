@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rig.error_answers import assert_contract_shape
 
@@ -225,7 +225,6 @@ PAYLOADS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     status=st.integers(-1000, 2000), body=st.binary(max_size=200) | PAYLOADS.map(lambda p: json.dumps(p).encode())
 )  # fmt: skip
@@ -235,7 +234,6 @@ def test_any_status_with_any_body_is_the_contracts_error(status: int, body: byte
     assert_contract_shape(answer)
 
 
-@settings(max_examples=150, deadline=None)
 @given(payload=PAYLOADS)
 def test_any_payload_is_the_contracts_error(payload: Any) -> None:
     answer = upstream_error_in_success(payload)

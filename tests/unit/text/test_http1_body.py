@@ -185,7 +185,6 @@ def test_long_runs_of_chunks_give_the_same_result_byte_by_byte(chunks: bytes, en
     assert read_body(CHUNKED, [raw[at : at + step] for at in range(0, len(raw), step)]) == read
 
 
-@settings(deadline=None, max_examples=300)
 @given(CHUNK_BYTES, PLACES)
 def test_any_cut_of_any_bytes_gives_the_same_result(raw: bytes, places: list[int]):
     assert read_body(CHUNKED, split(raw, places)) == read_body(CHUNKED, [raw])

@@ -242,7 +242,6 @@ HEAD_BYTES = st.lists(
 ).map(b"".join)  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
 @given(HEAD_BYTES, st.sampled_from([b"", b"\r\n", b"\r\n\r\n"]))
 def test_any_bytes_are_a_head_or_a_syntax_error(raw: bytes, end: bytes):
     for read in (read_any_request, read_any_answer):

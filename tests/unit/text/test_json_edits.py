@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.text.json_edits import apply_edits, members, model_edits, prepend_edit
@@ -79,7 +79,6 @@ VALUES = st.recursive(
     ascii_only=st.booleans(),
     separators=st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t:\r\n")]),
 )
-@settings(max_examples=200, deadline=None)
 def test_only_the_models_of_any_object_change(
     pairs: list[tuple[str, Any]], ascii_only: bool, separators: tuple[str, str]
 ) -> None:
