@@ -80,8 +80,8 @@ class InFlightCalls:
 
     @property
     def tasks(self) -> int:
-        """How much work of calls goes on without them."""
-        return len(self._tasks)
+        """How much work of calls goes on without them. The set may keep what has ended for one more turn."""
+        return sum(not task.done() for task in self._tasks)
 
     async def close(self) -> None:
         """Wait until the calls that were cut off have ended and all rows are written. Then the store may close."""

@@ -49,12 +49,14 @@ def ledger_file(tmp_path: Path) -> Path:
 async def running_process(settings: Settings, database: Path) -> AsyncIterator[Dependencies]:
     """Yield the services of a process. At the end, nothing may be in flight or counted."""
     deps = make_dependencies(settings, database)
-    yield deps
-    await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
-    assert_given_back(deps)
-    await deps.pool.close()
+    try:
+        yield deps
+        await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
+        assert_given_back(deps)
+    finally:
+        await deps.pool.close()
+        await deps.store.close()
     assert_pool_empty(deps.pool)
-    await deps.store.close()
 
 
 @pytest.fixture(name="deps")

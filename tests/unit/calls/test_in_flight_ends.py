@@ -184,6 +184,16 @@ async def test_a_settlement_in_the_background_is_complete_when_all_are_closed(
     assert [row["status"] for row in read_rows(database)] == [500]
 
 
+async def test_work_that_has_ended_is_not_counted_before_the_loop_forgets_it(deps: Dependencies) -> None:
+    gate = asyncio.Event()
+    task = deps.in_flight.spawn(gate.wait())
+    gate.set()
+    await asyncio.sleep(0)  # The task ends in this turn of the loop. Its callback comes in the next one.
+    assert task.done()
+    await deps.in_flight.close()
+    assert deps.in_flight.tasks == 0
+
+
 # Faults in a settlement.
 
 
