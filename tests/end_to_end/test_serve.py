@@ -159,12 +159,13 @@ def test_wrong_arguments_are_one_clear_line(tmp_path: Path, arguments: tuple[str
 # Running.
 
 REPORT_NODELAY = """
-import socket, sys
+import os, socket
 from addon.wire.hooks import Listener
 stock = Listener.handle_stream
 async def handle_stream(self, reader, writer):
     accepted = writer.get_extra_info("socket")
-    print("nodelay:", accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), file=sys.stderr)
+    # In one write: the log's thread may write between two.
+    os.write(2, f"nodelay: {accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)}\\n".encode())
     await stock(self, reader, writer)
 Listener.handle_stream = handle_stream
 from addon.cli import main
