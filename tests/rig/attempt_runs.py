@@ -124,9 +124,10 @@ type MakeCalls = Callable[..., Outcome[Ran]]
 """``CallMaker.make``."""
 
 
-def write_settings(folder: Path, **of_workspace: Any) -> Settings:
+def write_settings(folder: Path, heartbeat_s: float = 0, **of_workspace: Any) -> Settings:
     """Return settings with one provider, at ``PROVIDER_PORT``, and one customer, with ``KEY``."""
-    timeouts = {
+    upstream = {
+        "heartbeat_s": heartbeat_s,
         "connect_timeout_s": 5,
         "first_byte_timeout_s": FIRST_BYTE_TIMEOUT_S,
         "idle_timeout_s": IDLE_TIMEOUT_S,
@@ -136,7 +137,7 @@ def write_settings(folder: Path, **of_workspace: Any) -> Settings:
         providers={"TESTER": provider(f"http://127.0.0.1:{PROVIDER_PORT}/v1")},
         models={"m": model(), "other": model()},
         workspaces={"acme": workspace(("ci", KEY, True), **of_workspace)},
-        sections={"upstream": timeouts},
+        sections={"upstream": upstream},
     ).write(folder)
     return load_settings(written, {"TEST_PROVIDER_KEY": "fake"})
 

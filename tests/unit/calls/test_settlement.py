@@ -150,7 +150,8 @@ def left(
         relay.feed(b"data: %b\n\n" % json.dumps(one).encode())
     exchange = answered_exchange(family, status=499, error_code=CLIENT_DISCONNECTED, stream=True)
     call = call_of(exchange, reader=relay, **known)
-    call.has_stalled_client = has_stalled_client
+    if has_stalled_client:
+        call.has_stalled_client = True
     found = compute_outcome(call, now_s=15.0)
     return found["usage"], found["usage_source"]
 

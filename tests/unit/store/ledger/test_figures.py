@@ -8,10 +8,19 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rig.ledger import make_row
 from rig.rollups import NOW, ROWS, build_all, open_ledger, write
 
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import STEPS_S, Figures, Step, merge_groups, read_figures
+from addon.store.ledger.figures import (
+    STEPS_S,
+    Figures,
+    KeyUse,
+    Step,
+    merge_groups,
+    read_figures,
+    read_key_uses,
+)
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS
 from addon.store.ledger.sum_sources import SUMS
 from policies.utc_time import format_utc
@@ -121,3 +130,23 @@ def test_groups_that_are_folded_are_those_of_fewer_names(rows: list[dict[str, An
         assert sum((one.buckets[1] for one in whole.values()), Counter()).total() == len(
             {row["id"] for row in rows}
         )
+
+
+def test_the_use_of_each_key_has_its_first_hour_its_calls_and_its_cost() -> None:
+    keys = {
+        "call-0": ("ci", 30, 5),
+        "call-1": ("bot", 3, 7),
+        "call-2": ("ci", 2, 11),
+        "call-3": ("ci", 0, 13),
+    }
+    *earlier, latest = [
+        make_row(row_id, key_id=key, created_at=_moment(60 * hours_ago), retail_nanousd=retail_nanousd)
+        for row_id, (key, hours_ago, retail_nanousd) in keys.items()
+    ]
+    with open_ledger(earlier) as connection:
+        build_all(connection)
+        write(connection, latest)
+        assert read_key_uses(connection, _moment(24 * 60) or "") == {
+            ("acme", "ci"): KeyUse("2026-01-31T12", 2, 24),
+            ("acme", "bot"): KeyUse("2026-01-31T11", 1, 7),
+        }

@@ -66,6 +66,11 @@ def test_only_rare_calls_are_looked_for_period_by_period(built: sqlite3.Connecti
     assert len(list(find_times(built, Filter(model="tester-large")))) > 24
 
 
+def test_an_error_code_is_looked_for_only_in_hours_with_failed_calls(built: sqlite3.Connection) -> None:
+    searched = find_times(built, Filter(error_code="upstream_error"))
+    assert [begin for begin, end in searched if begin < end] == []
+
+
 @pytest.mark.parametrize("status", ["error", "2xx"])
 def test_a_class_of_statuses_is_the_same_in_rows_and_sums(built: sqlite3.Connection, status: str) -> None:
     whole = read_figures(built, [], Filter(status=status))

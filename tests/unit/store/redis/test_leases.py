@@ -1,6 +1,7 @@
 """The leases of processes on several machines, and the calls of processes that died."""
 
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -77,12 +78,22 @@ class SetClock(SystemClock):
         return self.time_s
 
 
-async def test_after_a_silence_of_redis_other_machines_have_time_to_renew_their_leases(
-    rig: Rig, tmp_path: Path
-) -> None:
+type OneProcess = tuple[SetClock, Leases]
+
+
+@pytest.fixture
+async def one_process(rig: Rig, tmp_path: Path) -> AsyncIterator[OneProcess]:
     clock, client = SetClock(), RedisClient(SecretStr(rig.server.url))
     process = ProcessLock(tmp_path / "owners")
-    leases = Leases(client, process, clock)
+    yield clock, Leases(client, process, clock)
+    process.close()
+    await client.close()
+
+
+async def test_after_a_silence_of_redis_other_machines_have_time_to_renew_their_leases(
+    rig: Rig, one_process: OneProcess
+) -> None:
+    clock, leases = one_process
     assert await leases.renew([]) == []
     rig.server.command("ZADD", LEASES, 1, "elsewhere/gateway acme")
     found = []
@@ -90,5 +101,14 @@ async def test_after_a_silence_of_redis_other_machines_have_time_to_renew_their_
         clock.time_s += pause_s
         found.append(len(await leases.renew([])))
     assert found == [0, 0, 0, 1]
-    process.close()
-    await client.close()
+
+
+async def test_a_lease_is_known_for_half_of_its_time(one_process: OneProcess) -> None:
+    clock, leases = one_process
+    assert leases.known_end_us("acme") is None
+    end_us = await leases.end_us("acme")
+    clock.time_s += LEASE_S / 2
+    assert leases.known_end_us("acme") == end_us == await leases.end_us("acme")
+    clock.time_s += 1
+    assert leases.known_end_us("acme") is None
+    assert await leases.end_us("acme") > end_us
