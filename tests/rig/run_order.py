@@ -55,7 +55,7 @@ WAITING = [
         "unit/store/redis/test_scripts.py",
         "unit/store/redis/test_state.py",
         "unit/store/redis/test_unconfirmed.py",
-        "unit/store/redis/test_circuits.py",
+        "unit/store/redis/test_store_circuits.py",
         "unit/store/test_refusals.py",
     )
 ]

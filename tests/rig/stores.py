@@ -17,7 +17,8 @@ from addon.runtime.clock import SYSTEM_CLOCK, monotonic_us
 from addon.store.ledger.report import ledger_counters
 from addon.store.ledger.verify import verify, verify_redis
 from addon.store.protocol import HoldRequest, Settlement, Store, WalletEntry
-from addon.store.redis.keys import CIRCUITS, keys_of
+from addon.store.rates.redis.keys import CIRCUITS
+from addon.store.redis.keys import keys_of
 from addon.store.redis.session import redis_counters
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore

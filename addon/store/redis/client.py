@@ -17,8 +17,8 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from addon.runtime.deadline import within
 from addon.store.protocol import TIMEOUT_S, StoreUnavailable
-from addon.store.redis.pipeline import Pipeline
-from addon.store.redis.scripts import Script
+from addon.store.rates.redis.pipeline import Pipeline
+from addon.store.rates.redis.scripts import Script
 
 CONNECTIONS = 32
 """Enough for a process with some hundred calls at once: Redis runs one command after the other."""
@@ -120,12 +120,6 @@ class RedisClient:
 
     def _no_answer(self, timeout_s: float) -> StoreUnavailable:
         return StoreUnavailable(f"Redis at {self.address}: no answer within {timeout_s:g} s")
-
-
-def parse_time_us(time: Sequence[str]) -> int:
-    """Return the answer of ``TIME`` in µs."""
-    seconds, micros = map(int, time)
-    return seconds * 1_000_000 + micros
 
 
 def _reason(error: Exception) -> str:

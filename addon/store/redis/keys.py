@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
+from addon.store.rates.redis.keys import takes_of
 from policies.limits import EVER, Counter, counters_of, wallet_counter
 
 STATE = "{tollgate}:state"
@@ -21,8 +22,6 @@ LEASES = "{tollgate}:leases"
 """A sorted set: "owner workspace" for each process with calls in flight, by the end of its lease in µs."""
 OUTBOXES = "{tollgate}:outboxes"
 """A set of the workspaces whose outbox may have entries for a ledger on another machine."""
-CIRCUITS = "{tollgate}:circuits"
-"""A hash of the circuits of providers that failed lately, by name."""
 
 REFUSALS = "{tollgate}:refusals"
 """A hash of the counts of refused calls that wait for the ledger, by group as JSON."""
@@ -70,7 +69,7 @@ def keys_of(workspace: str) -> WorkspaceKeys:
     tag = f"tollgate:{{{workspace}}}"
     return WorkspaceKeys(
         state=f"{tag}:state",
-        takes=f"{tag}:takes",
+        takes=takes_of(workspace),
         holds=f"{tag}:holds",
         outbox=f"{tag}:outbox",
         credits=f"{tag}:credits",

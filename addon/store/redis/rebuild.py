@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from addon.store.ledger.recount import CounterTotals, recount
 from addon.store.ledger.rows import CALL, WAS_INTERRUPTED
 from addon.store.protocol import LEASE_S, MAINTENANCE_INTERVAL_S, TIMEOUT_S
-from addon.store.redis.client import parse_time_us
+from addon.store.rates.redis.circuits import parse_time_us
 from addon.store.redis.keys import (
     ENDED_S,
     INTERRUPTED_S,

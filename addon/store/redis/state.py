@@ -21,9 +21,10 @@ from typing import Any
 
 from addon.store.ledger.file import LedgerFile
 from addon.store.protocol import StoreUnavailable
+from addon.store.rates.redis.scripts import Script
 from addon.store.redis.client import RedisClient, has_error_code
 from addon.store.redis.keys import LEDGER, PULSE, STATE, WORKSPACES, keys_of
-from addon.store.redis.scripts import CHECK_STATE, REGISTER_WORKSPACE, Script
+from addon.store.redis.scripts import CHECK_STATE, REGISTER_WORKSPACE
 
 log = logging.getLogger("tollgate.store")
 

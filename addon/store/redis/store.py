@@ -38,8 +38,9 @@ from addon.store.protocol import (
     StoreUnavailable,
     WalletEntry,
 )
+from addon.store.rates.redis.circuits import RedisCircuits
+from addon.store.rates.redis.scripts import bucket_arguments
 from addon.store.redis.call_ends import CallEnds
-from addon.store.redis.circuits import RedisCircuits
 from addon.store.redis.client import RedisClient
 from addon.store.redis.holds import Holds
 from addon.store.redis.keys import keys_of
@@ -52,7 +53,6 @@ from addon.store.redis.unconfirmed import UnconfirmedCalls
 from addon.store.refusals import RefusalCounts
 from policies.limits import Counter, wallet_counter
 from policies.spend import Denial, Hold
-from policies.token_bucket import GROUPS, WINDOW_US, slice_us
 
 log = logging.getLogger("tollgate.store")
 
@@ -95,7 +95,7 @@ class RedisStore(SharedCircuitsMixin):
         """See ``Store.take_token``."""
         keys = keys_of(workspace)
         outcome, *wait_us = await self._state.run(
-            TAKE_TOKEN, workspace, (keys.state, keys.takes), *_bucket(limit_rpm)
+            TAKE_TOKEN, workspace, (keys.state, keys.takes), *bucket_arguments(limit_rpm)
         )
         if outcome == "taken":
             self.empty_buckets.discard(workspace)
@@ -109,7 +109,7 @@ class RedisStore(SharedCircuitsMixin):
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
         """See ``Store.take_and_hold``."""
-        place = partial(self._holds.take_and_place, request, _bucket(limit_rpm))
+        place = partial(self._holds.take_and_place, request, bucket_arguments(limit_rpm))
         decided = await self._place(place, request.id)
         if isinstance(decided, NoToken):
             self.empty_buckets.add(request.workspace)
@@ -287,8 +287,3 @@ class RedisStore(SharedCircuitsMixin):
         else:
             await self._outbox.empty_scheduled()
         self._rounds += 1
-
-
-def _bucket(limit_rpm: int) -> tuple[int, ...]:
-    """Return the arguments of ``take_token.lua``: the limit and the constants of the rule."""
-    return limit_rpm, WINDOW_US, slice_us(limit_rpm), GROUPS + 1

@@ -1,9 +1,9 @@
 #!lua
--- Takes a token and then, when there was one, places a hold: take_token.lua and hold.lua in one step.
--- KEYS: takes, then as hold.lua.  ARGV: as take_token.lua, then as hold.lua without the state id.
--- Returns what take_token.lua returns when there is no token, else what hold.lua returns.
+-- Takes a token and then, when there was one, places a hold: take_checked_token.lua and hold.lua in one step.
+-- KEYS: takes, then as hold.lua.  ARGV: as take_checked_token.lua, then as hold.lua without the state id.
+-- Returns what take_checked_token.lua returns when there is no token, else what hold.lua returns.
 local function take_token(KEYS, ARGV)
-  -- include take_token.lua
+  -- include take_checked_token.lua
 end
 local function hold(KEYS, ARGV)
   -- include hold.lua

@@ -5,12 +5,15 @@ failures cost these round trips: a provider that works writes nothing.
 """
 
 import re
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import batched
+from typing import Any, Protocol
 
 from addon.store.circuits import CircuitSnapshot
 from addon.store.protocol import StoreUnavailable
-from addon.store.redis.client import RedisClient, parse_time_us
-from addon.store.redis.keys import CIRCUITS
-from addon.store.redis.scripts import SWAP_CIRCUIT
+from addon.store.rates.redis.keys import CIRCUITS
+from addon.store.rates.redis.scripts import READ_CIRCUITS, SWAP_CIRCUIT, Script
 from policies.circuit_breaker import CLOSED, Change, Circuit
 
 KEPT_S = 86_400
@@ -20,29 +23,44 @@ _TRIES = 8
 _WRITTEN = re.compile(r"(\d+):(\d+):(\d+)")
 
 
+class Client(Protocol):
+    """What runs scripts in Redis. Its methods raise ``StoreUnavailable``."""
+
+    def timeout(self) -> AbstractAsyncContextManager[None]:
+        """Cancel the block when it takes too long."""
+
+    async def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
+        """Run a script."""
+
+
 class RedisCircuits:
     """A ``CircuitTable`` in Redis."""
 
-    def __init__(self, client: RedisClient) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
 
     async def read(self) -> CircuitSnapshot:
         """See ``CircuitTable.read``."""
-        async with self._client.timeout():
-            time, fields = await self._client.transaction([("TIME",), ("HGETALL", CIRCUITS)])
-        return CircuitSnapshot({name: _parse(text) for name, text in fields.items()}, parse_time_us(time))
+        time, fields = await self._client.run(READ_CIRCUITS, [CIRCUITS])
+        return CircuitSnapshot({name: _parse(text) for name, text in batched(fields, 2)}, parse_time_us(time))
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
         """See ``CircuitTable.change``."""
         async with self._client.timeout():
             for _ in range(_TRIES):
-                time, text = await self._client.transaction([("TIME",), ("HGET", CIRCUITS, name)])
+                time, text = await self._client.run(READ_CIRCUITS, [CIRCUITS], name)
                 before = _parse(text)
                 after = change(before, parse_time_us(time))
                 swap = (name, text or "", _text(after), KEPT_S)
                 if before == after or await self._client.run(SWAP_CIRCUIT, [CIRCUITS], *swap) == "done":
                     return before, after
         raise StoreUnavailable("too many processes change a circuit at once")
+
+
+def parse_time_us(time: Sequence[str]) -> int:
+    """Return the answer of ``TIME`` in µs."""
+    seconds, micros = map(int, time)
+    return seconds * 1_000_000 + micros
 
 
 def _parse(text: str | None) -> Circuit:

@@ -16,8 +16,8 @@ from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
 
 from addon.store.protocol import StoreUnavailable
+from addon.store.rates.redis.pipeline import IncompleteAnswer, pack_command, parse_answer
 from addon.store.redis.client import RedisClient
-from addon.store.redis.pipeline import IncompleteAnswer, pack_command, parse_answer
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pydantic import SecretStr
 from rig.redis_stores import Rig, assert_sound
 
 from addon.store.protocol import StoreUnavailable
-from addon.store.redis.circuits import RedisCircuits
+from addon.store.rates.redis.circuits import RedisCircuits
+from addon.store.rates.redis.keys import CIRCUITS
 from addon.store.redis.client import RedisClient
-from addon.store.redis.keys import CIRCUITS
 from policies.circuit_breaker import FAILURES, REST_US, Circuit
 
 
