@@ -12,8 +12,8 @@ from addon.answers.chunk_template import MAX_MISSES, Filled, Template, make_temp
 from addon.answers.context import AnswerContext, encode_slug
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult
 from addon.answers.normalize.finish_reason import last_finish_reason
-from addon.answers.normalize.list_index import number_edits
-from addon.answers.normalize.reasoning import reasoning_edits, repeats_reasoning
+from addon.answers.normalize.list_index import ListIndexes, detail_edit, number_edits, with_next_index
+from addon.answers.normalize.reasoning import delta_starts, reasoning_edits, repeats_reasoning
 from addon.answers.normalize.role import role_edits
 from addon.answers.sse import frame
 from addon.answers.stream_chunks import Event
@@ -53,8 +53,8 @@ class ChatChunks:
         self._normalizer = ChunkNormalizer(context.family, context.choices, seed=context.answer_id)
         self._answer_id = context.answer_id
         self._secrets = StreamedSecrets(context.secrets)
-        self._templates: list[tuple[Template, Callable[[str], bool] | None]] = []
-        """With each, the function that takes the text that differs between its chunks."""
+        self._templates: list[tuple[Template, Callable[[str], bool] | None, ListIndexes | None]] = []
+        """With each, the function that takes the text that differs between its chunks, and the indexes it needs."""
         self._next_template = 0
         self._misses = 0
 
@@ -74,10 +74,10 @@ class ChatChunks:
         relayed: list[bytes] = []
         reported: dict[int, bytes] = {}
         while untried and at < size:
-            template, is_clear = self._templates[self._next_template]
+            template, is_clear, indexes = self._templates[self._next_template]
             filled = template.fill(events, at, max_bytes, is_clear)
             if filled.end > at:
-                relayed.append(filled.relayed)
+                relayed.append(indexes.fill_in(filled.relayed) if indexes else filled.relayed)
                 if filled.usage:
                     reported.pop(self._next_template, None)
                     reported[self._next_template] = filled.usage
@@ -131,25 +131,33 @@ class ChatChunks:
         if not result.is_repeatable or says_more or sent != alike:
             self._forget_templates()
         elif self._misses < MAX_MISSES and event.start >= 0:
-            self._keep_template(event, edits, usage, choices, chars)
+            self._keep_template(event, edits, usage, choices, chars, result.indexes)
         return sent
 
     def _keep_template(
-        self, event: Event, edits: Sequence[Edit], usage: Edit | None, choices: Sequence[Any], chars: int
+        self,
+        event: Event,
+        edits: Sequence[Edit],
+        usage: Edit | None,
+        choices: Sequence[Any],
+        chars: int,
+        indexes: ListIndexes | None,
     ) -> None:
         """Keep the template of the chunk that was read last, if it has one, or forget all."""
         has_twin = len(choices) == 1 and repeats_reasoning(choices[0]["delta"])
         texts = self._secrets.followed
         is_followed = len(texts) == 1 + has_twin or self._secrets.is_textless or not self._secrets.is_needed
-        if not is_followed:
+        counted = with_next_index(edits[-1]) if indexes else None
+        if not is_followed or (indexes and not counted):
             self._forget_templates()
             return
+        edits = [*edits[:-1], counted] if counted else edits
         template = make_template(
             event.text, event.start, event.payload, edits, chars, usage=usage, has_twin=has_twin
         )
         if template:
             kept = self._templates[1 - MAX_TEMPLATES :]
-            self._templates = [*kept, (template, clears(texts) if texts else None)]
+            self._templates = [*kept, (template, clears(texts) if texts else None, indexes)]
             self._next_template = len(self._templates) - 1
 
     def _forget_templates(self) -> None:
@@ -209,6 +217,10 @@ def choices_edits(payload: bytes, chunk: Mapping[str, Any], result: ChunkResult)
     if result.is_numbered:
         return number_edits(payload)
     roles = role_edits(payload) if result.role_dropped else []
-    if roles is None or not (result.is_renamed or result.role_dropped):
+    if roles is None or not (result.is_renamed or result.role_dropped or result.indexes):
         return [value_edit(payload, "choices", encode_json(result.choices))]
-    return [*roles, *(reasoning_edits(payload, chunk) if result.is_renamed else [])]
+    edits = [*roles, *(reasoning_edits(payload, chunk) if result.is_renamed else [])]
+    if result.indexes:
+        start = delta_starts(payload.decode("latin-1"))[-1]
+        edits.append(detail_edit(payload, start, result.choices[-1]["delta"]))
+    return edits

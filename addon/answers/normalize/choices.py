@@ -16,6 +16,7 @@ from addon.answers.normalize.finish_reason import (
     finish_reason_of_empty,
     standard_finish_reason,
 )
+from addon.answers.normalize.list_index import ListIndexes
 from addon.answers.normalize.reasoning import has_plain_text, with_reasoning_content
 from addon.answers.normalize.shape import check_choice, check_shown
 from addon.answers.normalize.stream_choice import ChoiceResult, StreamChoice
@@ -35,8 +36,10 @@ class ChunkResult(msgspec.Struct, frozen=True, gc=False):
     | ``is_renamed`` | reasoning gets its key, so that ``reasoning.reasoning_edits`` can make the change |
     | ``role_dropped`` | a repeated role is left out, so that ``role.role_edits`` can make the change |
     | ``is_numbered`` | the only choice gets index 0, so that ``list_index.number_edits`` can make the change |
+    | ``indexes`` | its only detail gets one of these, so that ``list_index.detail_edit`` can make the change |
 
-    With ``is_renamed`` and ``role_dropped``, nothing else changes. With ``is_numbered``, nothing else changes at all.
+    With ``is_renamed``, ``role_dropped`` and ``indexes``, nothing else changes. With ``is_numbered``, nothing else
+    changes at all.
     """
 
     choices: list[Any] | None
@@ -45,6 +48,7 @@ class ChunkResult(msgspec.Struct, frozen=True, gc=False):
     is_renamed: bool = False
     role_dropped: bool = False
     is_numbered: bool = False
+    indexes: ListIndexes | None = None
 
 
 _REPEATABLE: Final = ChunkResult(None, True)
@@ -82,8 +86,10 @@ class ChunkNormalizer:
         lost_text = any(one.lost_text for one in results)
         is_empty = lost_text and not chunk.get("usage") and all(map(_is_silent, normal))
         is_numbered = len(results) == 1 and results[0].is_numbered
-        is_repeatable = is_repeatable and (is_renamed or role_dropped or is_numbered)
-        return ChunkResult(normal, is_repeatable, is_empty, is_renamed, role_dropped, is_numbered)
+        indexes = results[0].indexes if len(results) == 1 else None
+        is_edit = bool(is_renamed or role_dropped or is_numbered or indexes)
+        is_repeatable = is_repeatable and is_edit
+        return ChunkResult(normal, is_repeatable, is_empty, is_renamed, role_dropped, is_numbered, indexes)
 
     def finish(self) -> list[dict[str, Any]]:
         """Return the choices that are left to send when the stream has ended."""

@@ -89,7 +89,7 @@ def added_place(payload: bytes) -> tuple[Member, int]:
     The delta ``is_only_added``.
     """
     chars = payload.decode("latin-1")
-    shown = members(chars, _delta_starts(chars)[-1])
+    shown = members(chars, delta_starts(chars)[-1])
     details = [one.start for one in shown if one.key == "reasoning_details"][-1]
     (detail,) = members(chars, details)
     return members(chars, detail.start, "text")[-1], shown[-1].end
@@ -106,7 +106,7 @@ def _rename_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:
     if only_once and (found := _KEY_MEMBER.search(payload)):
         return [(found.start(), found.start() + len(_KEY), _NEW_KEY)]
     chars = payload.decode("latin-1")
-    return [edit for start in _delta_starts(chars) for edit in _key_edits(chars, start)]
+    return [edit for start in delta_starts(chars) for edit in _key_edits(chars, start)]
 
 
 def _renamed(shown: Mapping[str, Any], text: str) -> dict[str, Any]:
@@ -125,7 +125,8 @@ def _details_text(details: object) -> str:
     return "".join(map(text_of, details)) if isinstance(details, list) else ""
 
 
-def _delta_starts(payload: str) -> list[int]:
+def delta_starts(payload: str) -> list[int]:
+    """Return where the delta of each choice starts."""
     tops = [one.start for one in members(payload, payload.index("{"), "choices")]
     choices = [one.start for top in tops[-1:] for one in members(payload, top)]
     return [one.start for choice in choices for one in members(payload, choice, "delta")]

@@ -9,7 +9,7 @@ from addon.answers.normalize.content import with_plain_content, with_text
 from addon.answers.normalize.cumulative import CumulativeMessage
 from addon.answers.normalize.edits import with_member, without
 from addon.answers.normalize.finish_reason import finish_reason_of_empty, standard_finish_reason
-from addon.answers.normalize.list_index import LISTS, ListIndexes
+from addon.answers.normalize.list_index import LISTS, ListIndexes, numbers_only_detail
 from addon.answers.normalize.reasoning import (
     has_plain_text,
     is_only_added,
@@ -34,6 +34,7 @@ class ChoiceResult(msgspec.Struct, frozen=True, gc=False):
     role_dropped: bool = False
     lost_text: bool = False
     is_numbered: bool = False
+    indexes: ListIndexes | None = None
 
 
 class StreamChoice:
@@ -67,16 +68,16 @@ class StreamChoice:
         delta = untagged = self._without_tags(reasoned, ends=ends) if self.tags else reasoned
         if "tool_calls" in delta:
             delta = with_calls(delta, self._calls.deltas)
-        if not LISTS.isdisjoint(delta):
-            delta = self._lists.number(delta)
-        check_shown(delta, is_whole=False)
-        made = shaped if delta is given else with_member(shaped, "delta", delta)
+        numbered = delta if LISTS.isdisjoint(delta) else self._lists.number(delta)
+        check_shown(numbered, is_whole=False)
+        made = shaped if numbered is given else with_member(shaped, "delta", numbered)
         if ends:
             made = with_member(made, "finish_reason", self._reason(choice["finish_reason"]))
         same_else = shaped is choice and made.get("finish_reason") == choice.get("finish_reason")
         is_renamed = reasoned is not plain
-        # The role and the key of the reasoning are the only changes, so the bytes can be edited.
-        is_edit = same_else and delta is reasoned and plain is once
+        # The role, the key of the reasoning and an index are the only changes, so the bytes can be edited.
+        is_indexed = numbered is not delta and numbers_only_detail(delta, numbered)
+        is_edit = same_else and delta is reasoned and plain is once and (is_indexed or numbered is delta)
         is_added = is_renamed and is_only_added(once)
         is_edit = is_edit and (not is_renamed or is_added or is_only_renamed(once))
         self.has_details = self.has_details or is_added
@@ -88,6 +89,7 @@ class StreamChoice:
             is_renamed=is_edit and is_renamed,
             role_dropped=is_edit and once is not given,
             lost_text=untagged is not reasoned,
+            indexes=self._lists if is_edit and is_indexed else None,
         )
 
     @property

@@ -122,6 +122,11 @@ def details(text: str, more: str = "") -> bytes:
     return event(f'{{"index":0,"delta":{{"reasoning_details":[{detail}]}}}}')
 
 
+def unnumbered(one: bytes, instead: bytes = b"") -> bytes:
+    """Return the event without the index of its detail."""
+    return one.replace(b',"index":0}]', instead + b"}]")
+
+
 TURNS = [
     event('{"index":0,"delta":{"content":"ab"}}'),
     event('{"index":0,"delta":{"content":"c"}}'),
@@ -169,6 +174,19 @@ TURNS = [
     details("first", ',"t\\u0065xt":"last"'),
     details("padded")[:-3] + b',"obfuscation":"x1"}\n\n',
     details("counted")[:-3] + b',"usage":{"prompt_tokens":3}}\n\n',
+    unnumbered(details("alone")),
+    unnumbered(details("alone"), b',"index":null'),
+    unnumbered(details("sk-te")),
+    unnumbered(details("st-key-1234567890")),
+    unnumbered(details("counted"))[:-3] + b',"usage":{"prompt_tokens":3}}\n\n',
+    unnumbered(details("two"), b'},{"text":"more"'),
+    unnumbered(details("other")).replace(b'{"index":0', b'{"index":1'),
+    unnumbered(twins("same", "same")),
+    unnumbered(twins("sk-te", "sk-te")),
+    unnumbered(twins("more", "more", ',"role":"assistant"')),
+    unnumbered(twins("cited", "cited", ',"annotations":[{}]')),
+    event('{"index":0,"delta":{"reasoning_details":[{}]}}'),
+    event('{"index":0,"delta":{"reasoning_details":[{"index":3}]}}'),
     event("", ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
     event('{"index":0,"delta":{"content":"u"}}', ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
     event('{"index":0,"delta":{},"finish_reason":"stop"}'),
@@ -209,6 +227,20 @@ def test_chunks_that_take_turns_are_relayed_as_if_each_was_read(
         assert relayed == relay(*pieces, source=source)
 
 
+def test_each_detail_without_an_index_gets_the_next_one_of_its_choice() -> None:
+    one = unnumbered(details("a"))
+    other = unnumbered(details("b")).replace(b'{"index":0', b'{"index":1')
+    reader = reader_of()
+    sent = reader.feed(one * 3 + other * 2 + one + details("c").replace(b"0}]", b"7}]") + one * 2)
+    found: dict[int, list[tuple[int, str]]] = {}
+    for line in sent.decode().split("\n\n")[:-1]:
+        (choice,) = json.loads(line.removeprefix("data: "))["choices"]
+        (detail,) = choice["delta"]["reasoning_details"]
+        found.setdefault(choice["index"], []).append((detail["index"], detail["text"]))
+    numbered = [(0, "a"), (1, "a"), (2, "a"), (3, "a"), (7, "c"), (8, "a"), (9, "a")]
+    assert found == {0: numbered, 1: [(0, "b"), (1, "b")]}
+
+
 SMALLEST = {
     "content": [event('{"index":0,"delta":{"content":"a"}}')],
     "without an index": [event('{"delta":{"content":"a"}}')],
@@ -232,6 +264,12 @@ SMALLEST = {
         event('{"index":0,"delta":{}}', ',"usage":{"prompt_tokens":3,"completion_tokens":10}'),
     ],
     "reasoning under two names": [twins("a", "a"), twins("bc", "bc")],
+    "a detail without an index": [unnumbered(details("a"))],
+    "reasoning under two names, without an index": [unnumbered(twins("a", "a")), unnumbered(twins("b", "b"))],
+    "details of two choices in turn": [
+        unnumbered(details("a")),
+        unnumbered(details("b")).replace(b'{"index":0', b'{"index":1'),
+    ],
 }
 
 
@@ -249,4 +287,4 @@ def test_the_smallest_chunks_take_few_steps(part: list[bytes]) -> None:
     reader.feed(b"".join(part) * 500)
     sys.setprofile(None)
     assert reader.failure is None
-    assert steps <= 5 * 500 * len(part) + 50, "calls of Python functions"
+    assert steps <= 6 * 500 * len(part) + 50, "calls of Python functions"
