@@ -29,7 +29,7 @@ _KEY, _COUNT = rb'"[A-Za-z_]++":[ ]?', rb"(?:0|[1-9][0-9]{0,15}+|null)"
 _COUNTS = rb"\{(?:%b%b(?:,[ ]?%b%b)*+)?+\}"
 _INNER_COUNTS = rb"(?:%b|%b)" % (_COUNT, _COUNTS % (_KEY, _COUNT, _KEY, _COUNT))
 _USAGE = re.compile(_COUNTS % (_KEY, _INNER_COUNTS, _KEY, _INNER_COUNTS))
-_TWIN_MEMBER = re.compile(rb'"text":[ ]?"')
+_TWIN_MEMBER = re.compile(rb'"(?:text|summary)":[ ]?"')
 
 
 class Filled(msgspec.Struct, frozen=True, gc=False):

@@ -16,7 +16,7 @@ _KEY = b'"reasoning"'
 _NEW_KEY = b'"reasoning_content"'
 _KEY_MEMBER = re.compile(rb'"reasoning"\s*:')
 _TWINS = frozenset({"role", "reasoning_content", "reasoning_details"})
-_DETAIL = frozenset({"text", "thinking", "summary"})
+_DETAIL = frozenset({"text", "thinking", "summary", "reasoning"})
 ADDED_KEY = b',"reasoning_content":'
 _TEXT_OR_NONE = (str, type(None))
 _ESCAPED_LETTER = re.compile(rb"\\u00[67]")  # a letter of the key would be escaped so
@@ -61,8 +61,7 @@ def is_only_added(shown: Mapping[str, Any]) -> bool:
     details = shown.get("reasoning_details")
     if not isinstance(details, list) or len(details) != 1 or not isinstance(details[0], dict):
         return False
-    text = details[0].get("text")
-    return bool(text) and type(text) is str and _DETAIL.isdisjoint(details[0].keys() - {"text"})
+    return bool(_only_text(details[0]))
 
 
 def repeats_reasoning(delta: Mapping[str, Any]) -> bool:
@@ -71,7 +70,8 @@ def repeats_reasoning(delta: Mapping[str, Any]) -> bool:
     if not text or not isinstance(details, list) or len(details) != 1 or not isinstance(details[0], dict):
         return False
     others = any(value for name, value in delta.items() if name not in _TWINS)
-    return not others and details[0].get("text") == text and not details[0].get("summary")
+    texts = [shown for name in ("text", "summary") if (shown := details[0].get(name))]
+    return not others and texts == [text]
 
 
 def reasoning_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:
@@ -92,7 +92,14 @@ def added_place(payload: bytes) -> tuple[Member, int]:
     shown = members(chars, delta_starts(chars)[-1])
     details = [one.start for one in shown if one.key == "reasoning_details"][-1]
     (detail,) = members(chars, details)
-    return members(chars, detail.start, "text")[-1], shown[-1].end
+    return [one for one in members(chars, detail.start) if one.key in _DETAIL][-1], shown[-1].end
+
+
+def _only_text(detail: Mapping[str, Any]) -> str:
+    """Return the text of a detail if it is all in ``text`` or all in ``summary``, else nothing."""
+    texts = [value for name, value in detail.items() if name in _DETAIL]
+    is_single = len(texts) == 1 and ("text" in detail or "summary" in detail)
+    return texts[0] if is_single and isinstance(texts[0], str) else ""
 
 
 def _added_edit(payload: bytes) -> Edit:

@@ -122,6 +122,10 @@ def details(text: str, more: str = "") -> bytes:
     return event(f'{{"index":0,"delta":{{"reasoning_details":[{detail}]}}}}')
 
 
+def summary(one: bytes) -> bytes:
+    return one.replace(b'"reasoning.text","text"', b'"reasoning.summary","summary"')
+
+
 def unnumbered(one: bytes, instead: bytes = b"") -> bytes:
     """Return the event without the index of its detail."""
     return one.replace(b',"index":0}]', instead + b"}]")
@@ -186,6 +190,16 @@ TURNS = [
     unnumbered(twins("more", "more", ',"role":"assistant"')),
     unnumbered(twins("cited", "cited", ',"annotations":[{}]')),
     event('{"index":0,"delta":{"reasoning_details":[{}]}}'),
+    details("ab", ',"reasoning":"cd"'),
+    summary(details("alone")),
+    summary(details("sk-te")),
+    summary(details("st-key-1234567890")),
+    summary(details("", ',"text":"text"')),
+    summary(details("last", ',"summary":"last"')),
+    summary(twins("same", "same")),
+    summary(twins("st-key-1234567890", "st-key-1234567890")),
+    summary(unnumbered(details("alone"))),
+    summary(unnumbered(twins("same", "same"))),
     event('{"index":0,"delta":{"reasoning_details":[{"index":3}]}}'),
     event("", ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
     event('{"index":0,"delta":{"content":"u"}}', ',"usage":{"prompt_tokens":3,"completion_tokens":2}'),
@@ -264,6 +278,8 @@ SMALLEST = {
         event('{"index":0,"delta":{}}', ',"usage":{"prompt_tokens":3,"completion_tokens":10}'),
     ],
     "reasoning under two names": [twins("a", "a"), twins("bc", "bc")],
+    "a summary": [summary(details("a"))],
+    "a summary under two names": [summary(twins("a", "a"))],
     "a detail without an index": [unnumbered(details("a"))],
     "reasoning under two names, without an index": [unnumbered(twins("a", "a")), unnumbered(twins("b", "b"))],
     "details of two choices in turn": [

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from rig.normalized import FAMILY, assert_delta, assert_message, relayed
 
+from addon.answers.chunks import choices_edits
 from addon.answers.normalize.choices import ChunkNormalizer
 from addon.answers.normalize.reasoning import reasoning_edits
 from addon.text.json_edits import apply_edits
@@ -102,6 +103,29 @@ def test_the_text_of_the_only_detail_is_added_to_the_bytes(payload: bytes):
         **chunk,
         "choices": normal.choices,
     }
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        {"text": "a", "index": 0},
+        {"text": "a", "reasoning": "b", "index": 0},
+        {"text": "a", "summary": "b", "index": 0},
+        {"summary": "a", "index": 0},
+        {"summary": ["a", {"text": "b"}], "index": 0},
+        {"thinking": "a"},
+        {"text": "a"},
+        {"text": "a", "index": "0"},
+        {},
+    ],
+)
+def test_the_edited_bytes_have_the_normalized_detail(detail: dict[str, Any]):
+    chunk = {"choices": [{"index": 0, "delta": {"role": "assistant", "reasoning_details": [detail]}}]}
+    normalizer, payload = ChunkNormalizer(FAMILY), json.dumps(chunk).encode()
+    for _ in range(3):
+        normal = normalizer.normalize(chunk)
+        made = apply_edits(payload, choices_edits(payload, chunk, normal))
+        assert json.loads(made)["choices"] == normal.choices
 
 
 def test_the_first_reasoning_ends_what_is_repeated():
