@@ -37,7 +37,7 @@ from addon.store.ledger.connection import (
 )
 from addon.store.protocol import TIMEOUT_S, StoreUnavailable
 
-type Step[T] = Callable[[sqlite3.Connection], T]
+type Work[T] = Callable[[sqlite3.Connection], T]
 """The work of a write. It may run again, when its transaction was undone."""
 
 MAX_GROUP = 64
@@ -67,7 +67,7 @@ _REPLACED = "the file was removed or replaced; restart to record calls in the ne
 class _Write:
     """A write that waits for the end of a turn, or for the lock. ``turns`` counts how often the file was locked."""
 
-    step: Step[Any]
+    step: Work[Any]
     answer: asyncio.Future[Any]
     deadline_s: float
     turns: int = 0
@@ -113,7 +113,7 @@ class LedgerFile:
         self._waiting.clear()
         self.connection.close()
 
-    async def write[T](self, step: Step[T], timeout_s: float = TIMEOUT_S) -> T:
+    async def write[T](self, step: Work[T], timeout_s: float = TIMEOUT_S) -> T:
         """Run ``step`` in a transaction and return its answer when that is committed. Raises ``NEVER_WRITABLE`` too."""
         loop = asyncio.get_running_loop()
         if self._grouping is not loop:
@@ -148,7 +148,7 @@ class LedgerFile:
             await asyncio.sleep(_retry_s(tries))
         raise AssertionError("unreachable")
 
-    def transact(self, *steps: Step[Any]) -> list[Any]:
+    def transact(self, *steps: Work[Any]) -> list[Any]:
         """Run ``steps`` in one transaction, now, and return their answers. When one fails, none has an effect.
 
         Every transaction runs here. Raises ``OSError``, ``sqlite3.Error``, and what a step raises.
@@ -212,7 +212,7 @@ class LedgerFile:
                 write.answer.set_result(answer)
         return ()
 
-    def _transact_in_place(self, steps: Sequence[Step[Any]]) -> list[Any]:
+    def _transact_in_place(self, steps: Sequence[Work[Any]]) -> list[Any]:
         """As ``transact``. When the file has just been locked, try again at once, some times."""
         for _ in range(0 if self._locked_turns else _TRIES_IN_PLACE - 1):
             try:

@@ -12,8 +12,9 @@ from addon.store.ledger.recent_calls import select_recent
 from addon.store.ledger.rollup_schema import AFTER_ALL
 from addon.store.ledger.totals import select_totals
 from addon.store.ledger.wallet_credits import Credit, find_wallet_cap
+from addon.store.money.holds import read_used
 from addon.store.protocol import StoreUnavailable, WalletEntry
-from addon.store.sqlite.transactions import read_used
+from addon.store.sqlite.engine import SQLITE, run
 from addon.text.table import Table
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
 from policies.model import Workspace
@@ -86,7 +87,7 @@ def ledger_counters(connection: sqlite3.Connection) -> ReadUsed:
         raise StoreUnavailable(
             "the counters are in Redis; the next gateway that starts on this ledger takes them over"
         )
-    return lambda limit, workspace, key_id: read_used(connection, [limit], workspace, key_id)[0]
+    return lambda limit, workspace, key_id: run(connection, read_used([limit], workspace, key_id, SQLITE))[0]
 
 
 LIMIT_COLUMNS = (

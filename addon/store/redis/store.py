@@ -27,7 +27,6 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store.circuits import Circuits, SharedCircuitsMixin
 from addon.store.ledger.connection import raising_unavailable
 from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.rows import RowChecker, find_recorded
 from addon.store.pending_writes import PendingWrites, log_lost_row
 from addon.store.process_lock import ProcessLock
 from addon.store.protocol import (
@@ -47,6 +46,7 @@ from addon.store.redis.keys import keys_of
 from addon.store.redis.leases import Leases
 from addon.store.redis.outbox import Outbox, pack_entry
 from addon.store.redis.refusals import SharedRefusals
+from addon.store.redis.rows import RowChecker, find_recorded
 from addon.store.redis.scripts import CREDIT, TAKE_TOKEN
 from addon.store.redis.state import RedisState
 from addon.store.redis.unconfirmed import UnconfirmedCalls

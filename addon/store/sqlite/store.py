@@ -6,7 +6,7 @@ Committed data survives the death of the process. Source: docs/limits.md, docs/l
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,12 @@ from pathlib import Path
 from addon.runtime.clock import SYSTEM_CLOCK, Clock, monotonic_us
 from addon.store.circuits import Circuits, CircuitSnapshot, SharedCircuitsMixin
 from addon.store.ledger.connection import NEVER_WRITABLE, raising_unavailable
-from addon.store.ledger.file import LedgerFile, Step
+from addon.store.ledger.file import LedgerFile, Work
 from addon.store.ledger.recount import reclaim_counters
 from addon.store.ledger.refusals import record_refusals
+from addon.store.ledger.rows import make_storable
+from addon.store.money import holds, settlements
+from addon.store.money.engine import Step
 from addon.store.pending_writes import PendingWrites
 from addon.store.process_lock import ProcessLock
 from addon.store.protocol import (
@@ -31,7 +34,9 @@ from addon.store.protocol import (
     WalletEntry,
 )
 from addon.store.refusals import RefusalCounts
-from addon.store.sqlite import transactions
+from addon.store.sqlite import takes
+from addon.store.sqlite.engine import SQLITE, read_counters, run
+from addon.store.sqlite.rows import UNSTORABLE
 from policies.circuit_breaker import CLOSED, Change, Circuit
 from policies.limits import Counter
 from policies.spend import Denial, Hold
@@ -71,36 +76,39 @@ class SqliteStore(SharedCircuitsMixin):
         if workspace in self.empty_buckets:
             # Reading needs no lock, so a flood of refused calls blocks no other call.
             wait_us = await self._file.read(
-                lambda: transactions.token_wait_us(
+                lambda: takes.token_wait_us(
                     self._file.connection, workspace, limit_rpm, monotonic_us(self._clock)
                 )
             )
             if wait_us:
                 return wait_us
         wait_us = await self._file.write(
-            lambda c: transactions.take_token(c, workspace, limit_rpm, monotonic_us(self._clock))
+            lambda c: takes.take_token(c, workspace, limit_rpm, monotonic_us(self._clock))
         )
         (self.empty_buckets.add if wait_us else self.empty_buckets.discard)(workspace)
         return wait_us
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
-        owner, clock = self._process.id, self._clock
-        step = partial(transactions.hold, request=request, owner=owner, clock=clock)
-        return await self._place(step, request.id)
+        return await self._place(partial(self._hold, request), request.id)
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
         """See ``Store.take_and_hold``."""
-        owner, clock = self._process.id, self._clock
-        step = partial(
-            transactions.take_and_hold, request=request, limit_rpm=limit_rpm, owner=owner, clock=clock
-        )
-        decided = await self._place(step, request.id)
+        decided = await self._place(partial(self._take_and_hold, request, limit_rpm), request.id)
         if isinstance(decided, NoToken):
             self.empty_buckets.add(request.workspace)
         return decided
 
-    async def _place[T](self, step: Step[T], call_id: str) -> T:
+    def _take_and_hold(
+        self, request: HoldRequest, limit_rpm: int, connection: sqlite3.Connection
+    ) -> Hold | Denial | NoToken:
+        wait_us = takes.take_token(connection, request.workspace, limit_rpm, monotonic_us(self._clock))
+        return NoToken(wait_us) if wait_us else self._hold(request, connection)
+
+    def _hold(self, request: HoldRequest, connection: sqlite3.Connection) -> Hold | Denial:
+        return run(connection, holds.hold([request], self._process.id, self._clock.now(), SQLITE))[0]
+
+    async def _place[T](self, step: Work[T], call_id: str) -> T:
         """Run a step that places a hold, unless too many settlements are pending."""
         if self._pending.is_full:
             self._pending.refuse()
@@ -112,8 +120,8 @@ class SqliteStore(SharedCircuitsMixin):
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""
-        owner, clock = self._process.id, self._clock
-        moved = await self._file.write(lambda c: transactions.move_hold(c, request, owner, clock))
+        owner, now = self._process.id, self._clock.now()
+        [moved] = await self._write(lambda: holds.move_hold([request], owner, now, SQLITE))
         if moved is None:
             raise CallNotHeld(NO_HOLD_TO_MOVE)
         return moved
@@ -140,13 +148,14 @@ class SqliteStore(SharedCircuitsMixin):
 
     async def credit(self, entry: WalletEntry) -> bool:
         """See ``Store.credit``."""
-        return await self._file.write(partial(transactions.credit, entry=entry))
+        [is_new] = await self._write(lambda: settlements.credit([entry], SQLITE))
+        return is_new
 
     owns_ledger = True
 
     async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:  # noqa: ARG002
         """See ``Store.read_counters``. A scope names its workspace."""
-        return await self._file.read(lambda: transactions.read_counters(self._file.connection, counters))
+        return await self._file.read(lambda: read_counters(self._file.connection, counters))
 
     async def maintain(self) -> None:
         """See ``Store.maintain``."""
@@ -180,18 +189,35 @@ class SqliteStore(SharedCircuitsMixin):
 
     async def _settle(self, settlement: Settlement, timeout_s: float = TIMEOUT_S) -> None:
         try:
-            await self._file.write(partial(transactions.settle, settlement=settlement), timeout_s)
-        except NEVER_WRITABLE as error:
-            raise IllegalRowError(f"usage row {settlement.row.get('id')}: {error}") from error
+            await self._write(lambda: settlements.settle([settlement], SQLITE), timeout_s)
+        except UNSTORABLE:
+            # Nearly every row is valid, so it is repaired only here. A client's text or a provider's counts must not
+            # keep a call out of the ledger.
+            row = make_storable(settlement.row)
+            try:
+                repaired = Settlement(row, settlement.from_wallet)
+                await self._write(lambda: settlements.settle([repaired], SQLITE), timeout_s)
+            except NEVER_WRITABLE as error:
+                raise IllegalRowError(f"usage row {row['id']}: {error}") from error
 
     async def _void(self, call_id: str, timeout_s: float = TIMEOUT_S) -> None:
-        await self._file.write(partial(transactions.void, call_id=call_id), timeout_s)
+        await self._write(lambda: holds.void([call_id], SQLITE), timeout_s)
+
+    async def _write[T](self, step: Callable[[], Step[T]], timeout_s: float = TIMEOUT_S) -> T:
+        """Run a step, again when its transaction was undone."""
+        return await self._file.write(lambda connection: run(connection, step()), timeout_s)
 
     def _find_dead_owners(self, connection: sqlite3.Connection) -> list[str]:
-        return [owner for owner in transactions.find_owners(connection) if not self._process.is_alive(owner)]
+        owners = connection.execute("SELECT DISTINCT owner FROM holds")
+        return [owner for (owner,) in owners if not self._process.is_alive(owner)]
 
     def _interrupt_calls_of_dead(self, connection: sqlite3.Connection) -> int:
-        return transactions.interrupt(connection, self._find_dead_owners(connection))
+        rows = [
+            row
+            for owner in self._find_dead_owners(connection)
+            for (row,) in connection.execute(_INTERRUPTED_ROWS, (owner,)).fetchall()
+        ]
+        return run(connection, settlements.interrupt(rows, SQLITE))
 
 
 class SqliteCircuits:
@@ -228,3 +254,4 @@ def _log_interrupted(calls: int) -> None:
 
 
 _CIRCUITS = "SELECT name, failures, began_at_us, retry_at_us FROM circuits"
+_INTERRUPTED_ROWS = "SELECT interrupted_row FROM holds WHERE owner = ?"

@@ -17,8 +17,8 @@ from addon.console.cells import NOTHING
 from addon.console.query import ParameterError
 from addon.console.views.workspaces import PAGE_ROWS
 from addon.store.ledger.recount import write_counters
-from addon.store.ledger.rows import write_entry
 from addon.store.protocol import WalletEntry
+from addon.store.sqlite.rows import write_entry
 
 MINUTE = "2026-01-31T14:10:00.000+00:00"
 YESTERDAY = "2026-01-30T10:00:00.000+00:00"

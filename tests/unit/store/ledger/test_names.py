@@ -15,8 +15,8 @@ from addon.store.ledger.names import (
     find_wallets,
     is_recorded_workspace,
 )
-from addon.store.ledger.rows import write_entry
 from addon.store.protocol import WalletEntry
+from addon.store.sqlite.rows import write_entry
 
 MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NAMES = st.lists(st.sampled_from(["a", "A", "b-1", "b", "é", "~"]), max_size=6)

@@ -18,8 +18,8 @@ from addon.store.ledger import price_check
 from addon.store.ledger.migration_steps import STEPS, m0019_price_sets
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.price_check import count_not_kept, find_wrong_costs
-from addon.store.ledger.rows import write_call
 from addon.store.protocol import Settlement, Store
+from addon.store.sqlite.rows import write_call
 from policies.exchange import PRICE_SET_CONTENT
 from policies.family import Family
 from policies.price_set import PriceSet, hash_content

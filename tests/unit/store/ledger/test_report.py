@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from rig.rollups import open_ledger
 
 from addon.store.ledger.report import find_entries, find_entry
-from addon.store.ledger.rows import write_entry
 from addon.store.protocol import WalletEntry
+from addon.store.sqlite.rows import write_entry
 
 MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

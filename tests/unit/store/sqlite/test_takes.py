@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from addon.store.sqlite import transactions
+from addon.store.sqlite import takes
 from addon.store.sqlite.store import SqliteStore
 
 
@@ -19,8 +19,8 @@ def test_a_token_is_back_a_minute_after_it_was_taken_under_any_earlier_limit(
     store = SqliteStore(tmp_path / "tollgate.db")
     connection = store._file.connection
     for number in range(4):
-        assert transactions.take_token(connection, "acme", 4, 10**9 + number * 100) == 0
-    assert transactions.take_token(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
-    assert transactions.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
-    assert transactions.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000 + wait_us) == 0
+        assert takes.take_token(connection, "acme", 4, 10**9 + number * 100) == 0
+    assert takes.take_token(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
+    assert takes.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
+    assert takes.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000 + wait_us) == 0
     asyncio.run(store.close())

@@ -1,0 +1,145 @@
+"""The steps that place and move holds. The rule is ``policies.spend.place_hold``. Source: docs/limits.md."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any
+
+from addon.store.ledger.rows import encode_row
+from addon.store.money.engine import HOLDS, Asked, Engine, Step
+from addon.store.protocol import LEASE_S, HoldRequest
+from policies.limits import EVER, Limit, period_end, period_start
+from policies.spend import CounterUse, Denial, Hold, place_hold
+from policies.utc_time import format_utc
+
+_LEASE = timedelta(seconds=LEASE_S)
+
+
+class Placing:
+    """The requests of one transaction, in their order, with what is used of their limits.
+
+    A hold that is placed counts for the requests after it.
+    """
+
+    def __init__(self, requests: Sequence[HoldRequest], engine: Engine, *, moves: bool = False) -> None:
+        self._asked = [
+            Asked(limit, one.workspace, one.key_id, one.id if moves else None)
+            for one in requests
+            for limit in one.limits
+        ]
+        self._is_single = len(requests) == 1
+        self._engine = engine
+        self._used: list[CounterUse] = []
+        self._place = 0
+
+    def read(self) -> Step[None]:
+        """Read what is used."""
+        if self._asked:
+            [rows] = yield [self._engine.read_used(self._asked)]
+            self._used = self._engine.find_used(rows, len(self._asked))
+
+    def skip(self, request: HoldRequest) -> None:
+        """Leave the next request out."""
+        self._place += len(request.limits)
+
+    def decide(self, request: HoldRequest) -> Hold | Denial:
+        """Return the hold that the next request gets, or its denial."""
+        first, self._place = self._place, self._place + len(request.limits)
+        used = zip(request.limits, self._used[first : self._place], strict=True)
+        decided = place_hold(request.max_cost, request.limits, {limit.counter: use for limit, use in used})
+        if isinstance(decided, Hold) and not self._is_single:
+            self._add(request, decided)
+        return decided
+
+    def _add(self, request: HoldRequest, placed: Hold) -> None:
+        at = format_utc(request.created_at)
+        for place in range(self._place, len(self._asked)):
+            if _covers(self._asked[place], request, at):
+                use = self._used[place]
+                held_nanousd = use.held_nanousd + placed.amount_nanousd
+                self._used[place] = CounterUse(
+                    use.spent_nanousd, use.requests, held_nanousd, use.in_flight + 1
+                )
+
+
+def _covers(asked: Asked, request: HoldRequest, at: str) -> bool:
+    """Return whether the hold of a request of the time ``at`` counts for a limit."""
+    if asked.workspace != request.workspace or (asked.of_key and asked.key_id != request.key_id):
+        return False
+    period = asked.limit.counter.period
+    return period == EVER or period_start(period) <= at < period_end(period)
+
+
+def hold(
+    requests: Sequence[HoldRequest], owner: str, now: datetime, engine: Engine
+) -> Step[list[Hold | Denial]]:
+    """Place the holds that are allowed. A call that has a hold already gets that one."""
+    placing = Placing(requests, engine)
+    yield from placing.read()
+    decided = [placing.decide(one) for one in requests]
+    rows = [
+        _row(one, found, owner, now)
+        for one, found in zip(requests, decided, strict=True)
+        if isinstance(found, Hold)
+    ]
+    new = {row[0] for row in chain(*(yield engine.insert(HOLDS, rows)))} if rows else ()
+    if len(new) == len(requests):
+        return decided
+    others = [one.id for one in requests if one.id not in new]
+    placed = {row[0]: Hold(row[1], row[2]) for row in chain(*(yield engine.find_holds(others)))}
+    return [placed.get(one.id, found) for one, found in zip(requests, decided, strict=True)]
+
+
+def move_hold(
+    requests: Sequence[HoldRequest], owner: str, now: datetime, engine: Engine
+) -> Step[list[Hold | Denial | None]]:
+    """Replace the hold of each call by the one that is allowed, or keep it. None: ``owner`` holds no such call."""
+    held = {row[0]: row for row in chain(*(yield engine.find_holds([one.id for one in requests])))}
+    placing = Placing(requests, engine, moves=True)
+    yield from placing.read()
+    answers: list[Hold | Denial | None] = []
+    rows = []
+    for one in requests:
+        _, amount_nanousd, cap_tokens, held_by, row = held.get(one.id, (None,) * 5)
+        if held_by != owner:
+            placing.skip(one)
+            answers.append(None)
+        elif row == encode_row(one.interrupted_row):  # It was moved before.
+            placing.skip(one)
+            answers.append(Hold(amount_nanousd, cap_tokens))
+        else:
+            decided = placing.decide(one)
+            answers.append(decided)
+            rows += [_row(one, decided, owner, now)] if isinstance(decided, Hold) else []
+    if rows:
+        yield engine.replace_holds(rows)
+    return answers
+
+
+def void(ids: Sequence[str], engine: Engine) -> Step[None]:
+    """Release holds that are there."""
+    yield engine.release(ids)
+
+
+def read_used(limits: Sequence[Limit], workspace: str, key_id: str, engine: Engine) -> Step[list[CounterUse]]:
+    """Return how much of each limit of a workspace or its key is used, and how much calls in flight hold."""
+    if not limits:
+        return []
+    [rows] = yield [engine.read_used([Asked(limit, workspace, key_id) for limit in limits])]
+    return engine.find_used(rows, len(limits))
+
+
+def _row(request: HoldRequest, placed: Hold, owner: str, now: datetime) -> tuple[Any, ...]:
+    """Return the row of a hold. Its ``expires_at`` is for people who read the table: its owner decides."""
+    row = request.interrupted_row
+    return (
+        request.id,
+        row["created_at"],
+        format_utc(now + _LEASE),
+        request.workspace,
+        request.key_id,
+        placed.amount_nanousd,
+        owner,
+        placed.cap_tokens,
+        encode_row(row),
+    )
