@@ -1,12 +1,15 @@
 """Providers that are hostile, answer at the wrong time, or break off: the next call is not affected."""
 
 import asyncio
+import ssl
 
 import pytest
+from rig.bounds import BOUND_S
 from rig.provider import OK, Peer, Provider
 from rig.upstream_pool import REQUEST, acquire, exchange, pool_of, wait_for_open_at_most
 
 from addon.upstream.connection_error import UpstreamConnectionError
+from addon.upstream.pool import PoolLimits
 
 HOSTILE: dict[str, tuple[bytes, bytes | None]] = {
     # The provider's bytes for one request, and the body that the call reads. None: it must fail as malformed.
@@ -69,7 +72,9 @@ async def test_a_hostile_provider_never_reaches_the_next_call(name: str) -> None
         following.release()
 
 
-async def test_bytes_on_an_idle_connection_close_it() -> None:
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "TLS"])
+async def test_bytes_on_an_idle_connection_close_it(server_tls: ssl.SSLContext, is_tls: bool) -> None:
     late = asyncio.Event()
 
     async def answer(peer: Peer) -> None:
@@ -78,13 +83,14 @@ async def test_bytes_on_an_idle_connection_close_it() -> None:
         await late.wait()
         await peer.send(OK)
 
-    async with Provider(answer) as provider, pool_of() as pool:
+    limits = PoolLimits(idle_s=2 * BOUND_S)  # The end of its idle time would close it, too.
+    async with Provider(answer, server_tls if is_tls else None) as provider, pool_of(limits) as pool:
         connection = await acquire(pool, provider.origin())
         await exchange(connection)
         connection.release()
         late.set()
-        await provider.wait_until_all_closed()
         await wait_for_open_at_most(0, pool)
+        await provider.wait_until_all_closed()
         following = await acquire(pool, provider.origin())
         assert not following.is_reused
         assert await exchange(following) == b"ok"

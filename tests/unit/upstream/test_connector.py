@@ -201,6 +201,34 @@ async def test_a_race_leaves_no_second_connection(monkeypatch: pytest.MonkeyPatc
         await provider.wait_until_all_closed()
 
 
+class Closing(asyncio.Transport):
+    """The transport of a connection that only notes how it is closed."""
+
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def test_of_two_connections_that_come_together_one_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector, "ATTEMPT_DELAY_S", 0)
+    made, are_both_tried = [Closing(), Closing()], asyncio.Event()
+    untried = iter(made)
+
+    async def connect(make: Any, host: str, port: int) -> Any:
+        transport = next(untried)
+        if transport is made[-1]:
+            are_both_tried.set()
+        await are_both_tried.wait()
+        return transport, make()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
+    # A protocol of asyncio has nothing to close: only its transport has.
+    kept, _ = await connector.race(asyncio.Protocol, ["192.0.2.1", "192.0.2.2"], 443)
+    await asyncio.sleep(0)
+    assert [transport.is_aborted for transport in made] == [transport is not kept for transport in made]
+
+
 def test_families_take_turns() -> None:
     found = [(6, "a"), (6, "b"), (6, "c"), (4, "d"), (4, "e")]
     assert connector.interleave(found) == ["a", "d", "b", "e", "c"]

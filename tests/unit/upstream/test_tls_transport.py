@@ -147,3 +147,10 @@ async def test_the_end_of_the_provider_ends_this_side(ends: Ends) -> None:
     ends.server.do(ssl.SSLObject.unwrap, b"")
     ends.receive(ends.server.take())
     assert ends.wire.is_closing()
+
+
+async def test_bytes_after_the_end_of_the_provider_are_left(ends: Ends) -> None:
+    ends.shake_hands()
+    ends.server.do(ssl.SSLObject.unwrap, b"")
+    ends.receive(ends.server.take() + b"more")
+    assert ends.wire.is_closing()

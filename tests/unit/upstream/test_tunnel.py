@@ -109,6 +109,15 @@ async def test_the_head_of_a_proxys_answer_has_a_bound(more_bytes: int) -> None:
     assert (tunnel.ready.exception() is None) == (not more_bytes)
 
 
+async def test_a_proxys_answer_is_understood_byte_by_byte() -> None:
+    tunnel = Tunnel(b"CONNECT", asyncio.Protocol)
+    tunnel.connection_made(Refusing())
+    for byte in GRANTED:
+        assert not tunnel.ready.done()
+        tunnel.data_received(bytes([byte]))
+    assert tunnel.ready.exception() is None
+
+
 async def test_a_proxy_that_refuses_and_waits_is_left() -> None:
     transport = Refusing()
     tunnel = Tunnel(b"CONNECT", asyncio.Protocol)
