@@ -95,7 +95,7 @@ class IdleConnections:
         """Close all idle connections."""
         for socket in list(self._all):
             self.close(socket)
-        self._cancel_sweep()  # Its timer runs on where all were taken.
+        self._cancel_sweep()  # Its timer runs on where all have left.
 
     def forget_closed(self, socket: ProviderSocket) -> None:
         """Remove ``socket``, if its provider has closed it while it was idle."""
@@ -139,8 +139,6 @@ class IdleConnections:
         idle.remove(socket)
         if not idle:
             del self.by_origin[socket.origin]
-        if not self._all:
-            self._cancel_sweep()
 
     def _cancel_sweep(self) -> None:
         if self._sweep_timer is not None:

@@ -106,7 +106,6 @@ class ProviderSocket(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close the socket at once, without sending the waiting bytes."""
         self.is_closed = True
-        self._poller = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -143,7 +142,6 @@ class ProviderSocket(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the socket."""
         self.is_closed = True
-        self.is_writing = False
         self._transport = self._poller = None
         self.deadline.close()
         self.window.close()

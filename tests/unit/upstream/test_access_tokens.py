@@ -139,6 +139,31 @@ async def test_each_account_has_a_token_of_its_own(server: TokenServer, tokens: 
     assert {bearer(first), bearer(second)} == {"Bearer ya29.token-1", "Bearer ya29.token-2"}
 
 
+async def test_a_new_account_leaves_the_tokens_of_others(server: TokenServer, tokens: AccessTokens) -> None:
+    first, second = (target(key_file(server.url, private_key_id=name)) for name in ("key-1", "key-2"))
+    server.may_answer.clear()
+    waiting = asyncio.create_task(tokens.authorize(first))
+    await server.was_asked.wait()
+    other = asyncio.create_task(tokens.authorize(second))
+    await let_others_run()
+    again = asyncio.create_task(tokens.authorize(first))
+    await let_others_run()
+    server.may_answer.set()
+    assert bearer(await waiting) == bearer(await again) != bearer(await other)
+    await tokens.authorize(target(key_file(server.url, private_key_id="key-3")))
+    assert bearer(await tokens.authorize(first)) == bearer(await waiting)
+    assert len(server.asked) == 3
+
+
+async def test_a_new_account_drops_the_keys_whose_tokens_are_over(
+    server: TokenServer, tokens: AccessTokens
+) -> None:
+    server.answer["expires_in"] = 0
+    for name in ("key-1", "key-2", "key-3"):
+        await tokens.authorize(target(key_file(server.url, private_key_id=name)))
+    assert list(tokens._accounts) == [key_file(server.url, private_key_id="key-3")]
+
+
 async def test_closing_cancels_running_renewals(server: TokenServer, pool: Pool) -> None:
     server.may_answer.clear()
     tokens = AccessTokens(pool)

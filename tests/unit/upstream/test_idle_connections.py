@@ -142,6 +142,22 @@ def test_a_connection_is_closed_in_time_after_others_have_left(how: str) -> None
     assert simulate(1, main).result
 
 
+@pytest.mark.parametrize("how", ["taken", "closed by its provider"])
+def test_a_connection_is_closed_in_time_while_others_leave(how: str) -> None:
+    async def main(world: World) -> bool:
+        idle, kept, gone = IdleConnections(10, 8.0, FOREVER_S), new_socket(), new_socket()
+        idle.add(kept)
+        idle.add(gone)
+        if how == "taken":
+            assert idle.take(ORIGIN) is gone
+        else:
+            idle.forget_closed(gone)
+        await asyncio.sleep(8.5)
+        return kept.is_closed
+
+    assert simulate(1, main).result
+
+
 def test_a_time_that_can_get_no_shorter_is_forgotten_an_hour_after_it_was_found() -> None:
     async def main(world: World) -> list[float]:
         idle, found = IdleConnections(10, 4.0, FOREVER_S), []
