@@ -148,7 +148,10 @@ class SqliteStore(SharedCircuitsMixin):
 
     async def credit(self, entry: WalletEntry) -> bool:
         """See ``Store.credit``."""
-        [is_new] = await self._write(lambda: settlements.credit([entry], SQLITE))
+        try:
+            [is_new] = await self._write(lambda: settlements.credit([entry], SQLITE))
+        except NEVER_WRITABLE as error:
+            raise IllegalRowError(f"wallet entry {entry.id}: {error}") from error
         return is_new
 
     owns_ledger = True

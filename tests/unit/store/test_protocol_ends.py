@@ -166,3 +166,14 @@ async def test_an_entry_is_credited_once(store: Store, other: Store, location: S
         await one.maintain()
     assert location.used(wallet_counter(WORKSPACE)).spent_nanousd == -3 * USD
     assert location.entries() == {"c": 5 * USD, "d": -2 * USD}
+
+
+async def test_a_credit_that_the_ledger_can_never_take_is_refused_and_does_not_count(
+    store: Store, location: StoreLocation
+) -> None:
+    with pytest.raises(IllegalRowError, match="wallet entry c"):
+        await store.credit(credit("c", 100 * LARGEST + 1))
+    await store.maintain()
+    assert location.entries() == {}
+    assert location.used(wallet_counter(WORKSPACE)).spent_nanousd == 0
+    assert await location.discrepancies() == []
