@@ -44,7 +44,6 @@ HEARTBEAT = b": the provider is silent\n\n"
 
 class _Failed(Exception):  # noqa: N818  (an answer, not a fault)
     def __init__(self, failure: ErrorAnswer) -> None:
-        super().__init__(failure.code)
         self.failure = failure
 
 
