@@ -92,6 +92,16 @@ async def test_a_success_of_a_streamed_call_is_read_as_events(dispatched: Any) -
     assert json.loads(event.removeprefix(b"data: "))["model"] == "m"
 
 
+@pytest.mark.parametrize(("choices", "index"), [(1, 0), (2, 1)])
+async def test_the_index_of_the_only_choice_that_was_asked_for_is_zero(
+    dispatched: Any, choices: int, index: int
+) -> None:
+    call = await dispatched(stream=True, n=choices)
+    event = EVENT.replace(b'"index": 0', b'"index": 1')
+    relayed = open_reader(call, call.attempt, head(), NOW).feed(event)
+    assert [one["index"] for one in json.loads(relayed.removeprefix(b"data: "))["choices"]] == [index]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("status", [199, 300, 404, 429, 500])
 async def test_any_other_status_is_read_as_an_error(dispatched: Any, stream: bool, status: int) -> None:

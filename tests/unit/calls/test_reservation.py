@@ -68,3 +68,26 @@ async def test_a_call_that_skips_an_open_circuit_takes_its_token_too(tmp_path: P
     assert_given_back(deps)
     await deps.pool.close()
     await deps.store.close()
+
+
+async def test_a_second_attempt_that_can_not_be_reserved_leaves_the_first_failure_and_a_log_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = Configuration(
+        providers={"TESTER": provider("http://127.0.0.1:20000/v1")},
+        models={"m": model(), "n": model()},
+        workspaces={"acme": workspace(("ci", KEY, True), fallback_model="n")},
+    ).write(tmp_path)
+    database = tmp_path / "tollgate.db"
+    deps = make_dependencies(load_settings(written, {"TEST_PROVIDER_KEY": "fake"}), database)
+    call = await call_at(Stage.DISPATCHED, deps, KEY)
+    away = database.rename(database.with_suffix(".away"))
+    assert await reserve_next(call, deps, provider_unreachable()) is None
+    away.rename(database)
+    [line] = [record for record in caplog.records if record.name == "tollgate.reservation"]
+    assert line.message.startswith(f"no fallback for a call: {database}: ")
+    assert (line.__dict__["event"], line.__dict__["id"]) == ("no fallback", call.exchange.id)
+    await deps.in_flight.abandon(call)
+    await deps.in_flight.close()
+    await deps.pool.close()
+    await deps.store.close()

@@ -27,6 +27,7 @@ from policies.usage import Usage
 GEMINI = Family("gemini", reasoning_beside_completion=True)
 PLAIN = Family("plain")
 REQUEST = parse_chat_request(b'{"messages":[{"role":"user","content":"hello"}]}')
+PROMPT = estimate_prompt_tokens(REQUEST.fields, PLAIN.estimator)
 
 
 def call_of(exchange: Exchange, **facts: Any) -> Call:
@@ -132,10 +133,23 @@ def test_an_estimate_beside_reasoning_that_fills_the_cap_has_no_completion() -> 
     assert (usage.completion_tokens, usage.reasoning_tokens, usage.total_tokens) == (0, 120, 129)
 
 
+@pytest.mark.parametrize(
+    ("total_tokens", "prompt_tokens", "source"), [(30, 15, "provider"), (14, PROMPT, "estimated")]
+)
+def test_a_prompt_that_was_not_counted_is_what_a_total_has_beside_the_output(
+    total_tokens: int, prompt_tokens: int, source: str
+) -> None:
+    counts = {"completion_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 5}}
+    usage, found = usage_of(
+        openai, GEMINI, 200, {"choices": [], "usage": counts | {"total_tokens": total_tokens}}
+    )
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.reasoning_tokens) == (prompt_tokens, 10, 5)
+    assert found == source
+
+
 # --- clients that left ---------------------------------------------------------------------------------------------
 
 UNSEEN = Family("thinker", reasons_unseen=True, tokens_per_s=8)
-PROMPT = estimate_prompt_tokens(REQUEST.fields, PLAIN.estimator)
 CHUNK = {"choices": [{"index": 0, "delta": {"content": "x" * 200}}]}
 AUDIO = {"choices": [{"index": 0, "delta": {"audio": {"data": "x" * 189}}}]}
 

@@ -1,5 +1,6 @@
 """``tollgate wallet`` where counters are in Redis."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def test_a_wallet_in_redis_is_credited_once_and_shown(on_redis: Path) -> None:
     assert [entry["amount_nanousd"] for entry in run_json(on_redis, "history", "acme")] == [50 * USD]
     assert run_json(on_redis, "balance", "acme")[0]["balance_nanousd"] == 50 * USD
     assert spent(ledger_of(on_redis), "wallet:acme") == (0, 0), "the counter is in Redis"
+
+
+def test_a_credit_that_another_machine_made_is_not_made_again(on_redis: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(on_redis, elsewhere, ignore=shutil.ignore_patterns("var"))
+    run(on_redis, "credit", "acme", "50", "--reference", "invoice 17")
+    again = run(elsewhere, "credit", "acme", "50", "--reference", "invoice 17")
+    assert again.stdout == 'already credited: reference "invoice 17"; balance 50.00 USD\n', again.output
 
 
 def test_an_emptied_redis_is_an_error_and_not_an_empty_wallet(

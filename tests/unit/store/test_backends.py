@@ -1,5 +1,6 @@
 """The choice of ``[state] backend``: the store that a gateway opens, and the counters that a report reads."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,9 @@ from rig.stores import WORKSPACE, request, settlement, wallet
 
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.validation import validate
-from addon.store.backends import open_counters, open_store
+from addon.store.backends import find_ledger_place, open_counters, open_store
 from addon.store.ledger.report import open_report
-from addon.store.protocol import StoreUnavailable
+from addon.store.protocol import LedgerPlace, StoreUnavailable
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 from policies.spend import CounterUse
@@ -62,3 +63,25 @@ def test_a_store_whose_locks_can_not_be_made_keeps_no_file_open(
     links = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
     assert [link for link in links if str(ledger_path) in str(link.readlink())] == []
     assert refused.value.__traceback__, "its frames keep what they opened, so nothing was closed by chance"
+
+
+def test_the_place_of_a_ledger_says_whether_calls_are_recorded_here_and_how_many_wait(
+    ledger_path: Path, redis_url: str
+) -> None:
+    async def settle(path: Path, call_id: str) -> None:
+        store = open_store(conf_of(path, backend="redis", redis_url=redis_url))
+        await store.settle(settlement(call_id, 400))
+        await store.close()
+
+    def place_of(path: Path, **state: str) -> LedgerPlace:
+        with open_report(path) as ledger:
+            return find_ledger_place(conf_of(path, **state), ledger, 2.0)
+
+    other_path = ledger_path.with_name("other.db")
+    asyncio.run(
+        settle(ledger_path, "a")
+    )  # The first gateway has the ledger, and calls of others wait for it.
+    asyncio.run(settle(other_path, "b"))
+    assert place_of(ledger_path) == LedgerPlace(True, 0)
+    assert place_of(ledger_path, backend="redis", redis_url=redis_url) == LedgerPlace(True, 1)
+    assert place_of(other_path, backend="redis", redis_url=redis_url) == LedgerPlace(False, 1)

@@ -120,6 +120,20 @@ async def test_a_locked_ledger_is_tried_again_later(upgraded: Path, caplog: pyte
     assert "database is locked" in caplog.text
 
 
+async def test_a_build_that_fails_again_and_again_is_logged_once(
+    upgraded: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollup_builder, "LOOK_S", 0.0)
+    owners = upgraded.with_name(f"{upgraded.name}-owners")
+    owners.rename(owners.with_suffix(".away"))
+    builder = RollupBuilder(upgraded)
+    builder.start()
+    for _ in range(10):  # Each of these waits for a step of the builder, which has the same thread.
+        await asyncio.get_running_loop().run_in_executor(builder._thread, int)
+    await builder.stop()
+    assert caplog.text.count("the rollups can't be built") == 1
+
+
 BUILD = """
 import sys
 from pathlib import Path

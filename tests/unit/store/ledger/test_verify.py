@@ -10,6 +10,7 @@ from rig.stores import StoreLocation, request, settlement
 
 from addon.store.ledger.verify import verify
 from addon.store.protocol import Store
+from addon.store.redis.keys import keys_of
 
 
 @pytest.mark.parametrize(
@@ -67,4 +68,16 @@ async def test_verification_finds_a_counter_in_redis_that_differs_from_the_holds
     assert await location.discrepancies() == [
         "counter wallet:acme of ever: 63405 nano-USD of 1 calls are counted, 63400 of 1 are held"
     ]
+    await store.close()
+
+
+async def test_verification_says_which_workspace_is_gone_from_redis(
+    redis_server: RedisServer, ledger_path: Path
+) -> None:
+    location = StoreLocation(ledger_path, redis_server.url)
+    store = location.open()
+    await store.settle(settlement("a"))
+    await store.maintain()
+    redis_server.command("DEL", keys_of("acme").state)
+    assert "workspace acme: Redis came back empty" in (await location.discrepancies())[0]
     await store.close()

@@ -115,6 +115,18 @@ async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig
     assert elsewhere.rows().keys() == {"later"}
 
 
+async def test_a_row_of_another_machine_is_written_once_it_is_announced(rig: Rig, tmp_path: Path) -> None:
+    store = await rig.open()
+    for _ in range(2):
+        await store.maintain()  # The first rounds look into all outboxes.
+    far = await rig.open(rig.elsewhere(tmp_path))
+    await far.settle(settlement("far"))
+    await far.maintain()
+    assert rig.location.rows() == {}
+    await store.maintain()
+    assert rig.location.rows().keys() == {"far"}
+
+
 async def test_an_entry_that_can_not_be_written_blocks_no_other(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -40,13 +40,16 @@ async def test_while_redis_refuses_connections_calls_are_refused_and_then_go_on(
 async def test_while_redis_is_frozen_calls_are_refused_and_then_go_on(rig: Rig) -> None:
     store = await rig.open()
     await store.hold(request("in flight"))
+    await store.hold(request("left"))
     rig.server.freeze()
     await assert_all_refused(store, "no answer within")
     with pytest.raises(StoreUnavailable):
         await store.settle(settlement("in flight"))
+    with pytest.raises(StoreUnavailable):
+        await store.void("left")
     rig.server.thaw()
     await eventually(store.maintain)
-    assert rig.location.rows().keys() == {"in flight"}
+    assert (rig.location.rows().keys(), rig.location.holds()) == ({"in flight"}, [])
     await assert_sound(rig, store)
 
 

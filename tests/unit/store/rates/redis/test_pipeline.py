@@ -94,6 +94,11 @@ async def test_the_commands_of_one_turn_are_one_write(client: RedisClient, redis
     assert between - before - look == 1
 
 
+async def test_an_answer_that_arrives_in_pieces_is_put_together(client: RedisClient) -> None:
+    long = "".join(map(str, range(200_000)))  # More than a loop reads at a time.
+    assert await asyncio.gather(client.ask("ECHO", long), client.ask("ECHO", "b")) == [long, "b"]
+
+
 async def test_each_command_has_its_own_error(client: RedisClient) -> None:
     asked = [client.ask("ECHO", "a"), client.ask("NOSUCH"), client.ask("GET"), client.ask("ECHO", "b")]
     first, second, third, last = await asyncio.gather(*asked, return_exceptions=True)
