@@ -18,8 +18,8 @@ from rig.gateway import Gateway
 from rig.large import sampled
 from rig.processes import ANY_PORT, MITMDUMP, MITMDUMP_SCRIPT, Mitmdump, with_default_port
 from rig.raw_clients import RawClient, request_bytes
-from rig.redis_server import free_port
 from rig.scripts import DONE, Gate, chunk, chunked, event
+from rig.server_process import free_port
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"

@@ -9,7 +9,7 @@ from conftest import StartGateway
 from rig.configuration import Configuration, workspace
 from rig.processes import MITMDUMP, Mitmdump, run_to_its_end, with_default_port
 from rig.raw_clients import RawClient, request_bytes
-from rig.redis_server import free_port
+from rig.server_process import free_port
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"

@@ -13,7 +13,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY
 from rig.gateway import Gateway
 from rig.processes import ANY_PORT, MITMWEB, Mitmdump
-from rig.redis_server import free_port
+from rig.server_process import free_port
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"

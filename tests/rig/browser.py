@@ -1,18 +1,14 @@
 """A real Chromium without windows, and tabs that keep everything that goes wrong in their pages."""
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rig.configuration import ROOT
+from rig.server_process import installed_program
 
 if TYPE_CHECKING:  # every process of the tests imports this module, and few start a browser
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response
-
-INSTALL_BOUND_S = 300.0
-"""How long the first run may take to fetch the browser's packages."""
 
 ELEMENT_BOUND_S = 30.0
 """How long a page may take to load, or to show what a test looks for."""
@@ -23,11 +19,10 @@ NARROW, WIDE = 400, 1600
 
 def chromium_program() -> Path:
     """Return the path of a Chromium, and fetch one when there is none. Raise RuntimeError with the reason."""
-    script = [str(ROOT / "tests" / "install_chromium.sh")]
-    found = subprocess.run(script, capture_output=True, text=True, timeout=INSTALL_BOUND_S, check=False)
-    if found.returncode:
-        raise RuntimeError(found.stderr.strip().removeprefix("tollgate: "))
-    return Path(found.stdout.strip())
+    try:
+        return installed_program("install_chromium.sh")
+    except RuntimeError as error:
+        raise RuntimeError(str(error).strip().removeprefix("tollgate: ")) from None
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from redis.crc import key_slot
 from rig.bounds import BOUND_S
-from rig.redis_server import NO_RETRY, RedisServer, free_port
+from rig.redis_server import NO_RETRY, RedisServer
+from rig.server_process import free_port
 from rig.stores import WORKSPACE, StoreLocation, credit, settlement, takes
 from rig.stores import request as held_call
 
