@@ -20,6 +20,13 @@ from rig.configuration import Configuration, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.gateway_in_use import Conservation
 from rig.new_ledgers import copy_new_ledgers
+from rig.postgres_fixtures import (  # noqa: F401
+    _postgres_programs,
+    _shared_postgres,
+    postgres_server,
+    postgres_url,
+    start_postgres,
+)
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.redis_stores import rig  # noqa: F401
 from rig.shipped_catalog import read_shipped_catalog
