@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -14,14 +14,15 @@ type StartPostgres = Callable[..., PostgresServer]
 
 
 @pytest.fixture(scope="session")
-def _postgres_programs() -> Postgres:
+def _postgres_programs() -> Iterator[Postgres]:
     if os.environ.get("TOLLGATE_WITHOUT_POSTGRES") == "1":
         pytest.skip("TOLLGATE_WITHOUT_POSTGRES=1: what PostgreSQL keeps is not tested")
     try:
-        return postgres_programs()
+        programs = postgres_programs()
     except RuntimeError as error:
-        reason = str(error)
-    pytest.fail(reason, pytrace=False)
+        pytest.fail(str(error), pytrace=False)
+    with closing(programs):
+        yield programs
 
 
 @pytest.fixture(scope="session")

@@ -198,7 +198,10 @@ class PostgresServer(ServerProcess):
         self._wait_until(lambda: self.execute(query, name), f"{name} does not connect")
 
     def _children(self) -> list[int]:
-        return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+        with suppress(FileNotFoundError, ProcessLookupError):
+            listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+            return [int(pid) for pid in listed.split()]
+        return []
 
     def _signal(self, pids: list[int], signum: int, states: str) -> None:
         """Send a signal to these processes, and wait until those that are left have one of the states."""

@@ -9,6 +9,7 @@ import os
 import pwd
 import shutil
 import subprocess
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,9 +41,10 @@ _KEPT = ROOT / ".postgres"
 
 
 class Postgres:
-    """The installed programs, and the user who runs them: PostgreSQL refuses to run as root."""
+    """The installed programs, and the user who runs them: PostgreSQL refuses to run as root. Close it at the end."""
 
     def __init__(self, server: Path) -> None:
+        self._opened = ExitStack()
         self._folder = server.resolve().parent
         self.user: dict[str, Any] = {}
         if os.geteuid() == 0:
@@ -55,10 +57,14 @@ class Postgres:
         try:
             subprocess.run([self.program("postgres"), "--version"], stdout=subprocess.DEVNULL, **self.user)
         except PermissionError:
-            self._copy = TemporaryDirectory(prefix="postgres-programs-", ignore_cleanup_errors=True)
-            folder = Path(self._copy.name)
+            copies = TemporaryDirectory(prefix="postgres-programs-", ignore_cleanup_errors=True)
+            folder = Path(self._opened.enter_context(copies))
             folder.chmod(0o711)
             self._folder = Path(shutil.copytree(self._folder, folder / "server", symlinks=True))
+
+    def close(self) -> None:
+        """Remove the copy of the programs."""
+        self._opened.close()
 
     def program(self, name: str) -> str:
         """Return the path of a program."""

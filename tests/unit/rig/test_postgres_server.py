@@ -108,16 +108,25 @@ def test_a_standby_that_is_cut_off_loses_commits_and_becomes_a_primary(start_pos
     assert texts(standby) == ["received", "not shown", "caught up", "after"]
 
 
+def shared_memory() -> list[str]:
+    return [line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()]
+
+
 def test_nothing_is_left_of_a_killed_server_when_its_block_ends(start_postgres: StartPostgres):
     programs = start_postgres()._programs
     with PostgresServer(programs) as server:
         folder, pids = Path(server._folder.name), [server.pid, *server._children()]
         segment = server._pid_file.read_text().splitlines()[6].split()[1]
-        assert segment in Path("/proc/sysvipc/shm").read_text().split()
+        assert segment in shared_memory()
         server.kill()
     assert not folder.exists()
-    assert segment not in Path("/proc/sysvipc/shm").read_text().split()
+    assert segment not in shared_memory()
     assert server._states(pids) <= {"Z"}  # The system has yet to note the end of those.
+
+
+def test_the_error_of_a_server_that_does_not_start_has_its_output(start_postgres: StartPostgres):
+    with pytest.raises(AssertionError, match=r"(?s)it ended before it answered; its log:.*max_connections"):
+        start_postgres(max_connections="much")
 
 
 @pytest.fixture
