@@ -12,6 +12,7 @@ from rig.provider import Peer
 from rig.provider import Provider as TokenProvider
 from rig.service_accounts import EMAIL, key_file, rsa_key
 from rig.token_server import TokenServer, bearer, let_others_run, target
+from rig.upstream_pool import acquire, exchange
 
 from addon.dialects.endpoint import auth_headers
 from addon.upstream.access_tokens import MAX_ANSWER_BYTES, AccessTokens, AccessTokenUnavailable
@@ -162,6 +163,24 @@ async def test_a_new_account_drops_the_keys_whose_tokens_are_over(
     for name in ("key-1", "key-2", "key-3"):
         await tokens.authorize(target(key_file(server.url, private_key_id=name)))
     assert list(tokens._accounts) == [key_file(server.url, private_key_id="key-3")]
+
+
+async def test_a_token_is_requested_over_a_connection_of_its_own(pool: Pool) -> None:
+    async def answer(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            body = b'{"access_token": "ya29.own", "expires_in": 3599}'
+            await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    tokens = AccessTokens(pool)
+    async with TokenProvider(answer) as server:
+        # An idle connection may be closed by its server as the request comes. No one would send it again.
+        connection = await acquire(pool, server.origin())
+        await exchange(connection)
+        connection.release()
+        asking = target(key_file(f"http://127.0.0.1:{server.port}/token"))
+        assert bearer(await tokens.authorize(asking)) == "Bearer ya29.own"
+        assert server.connections == 2
 
 
 async def test_closing_cancels_running_renewals(server: TokenServer, pool: Pool) -> None:

@@ -144,3 +144,11 @@ async def test_many_chunks_of_one_read_are_passed_on_as_one_piece() -> None:
     connection.next_input(lambda piece: passed.append(piece) is None)
     connection.data_received(b"1\r\nx\r\n" * 5_000)
     assert passed == [b"x" * 5_000]
+
+
+async def test_a_piece_of_just_the_most_bytes_is_followed_by_a_wait() -> None:
+    connection = open_connection()
+    connection._socket.data_received(HEAD + b"5\r\nhello\r\n")
+    assert connection.take(5) == b"hello"
+    assert not connection.has_unread
+    assert connection.take(5) is None  # An empty piece would be the end of the body.

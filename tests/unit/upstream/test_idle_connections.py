@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from rig.simulation import World, simulate
+from rig.simulation import Faults, World, simulate
 from rig.simulation.http_messages import body_pieces, read_head
-from rig.upstream_pool import acquire, exchange
+from rig.upstream_pool import REQUEST, acquire, exchange
 
 from addon.runtime.read_buffer import new_read_buffer
 from addon.upstream import idle_connections
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.connector import SocketConnector
 from addon.upstream.idle_connections import IdleConnections
 from addon.upstream.origin import Origin
@@ -89,6 +90,36 @@ def test_a_provider_that_closes_first_is_left_half_the_time() -> None:
     found = [count_connections(Provider(idle_s=5), [6] * times + [3, 4]) for times in range(6)]
     # With fewer than four of its closes, a pause of 4 s still finds the connection of the call before.
     assert found == [1, 2, 3, 4, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "bound_s"), [(1, 50), (4.95, 25)], ids=["by this side", "by its provider, as a request came"]
+)
+def test_only_a_provider_that_closes_first_shortens_the_time(pause_s: float, bound_s: float) -> None:
+    async def main(world: World) -> float:
+        world.network.faults[ORIGIN.port] = Faults(latency_s=(0.1, 0.1))
+        server = await asyncio.start_server(Provider(idle_s=5).serve, port=0)
+        pool = Pool(SocketConnector(), PoolLimits())
+        connection = await acquire(pool, ORIGIN)
+        await exchange(connection)
+        connection.release()
+        await asyncio.sleep(pause_s)
+        connection = await acquire(pool, ORIGIN)
+        connection.send(REQUEST, b"{}")
+        if bound_s < 50:
+            with pytest.raises(UpstreamConnectionError):
+                await connection.head()
+        connection.close()
+        connection = await acquire(pool, ORIGIN)
+        socket = connection._socket
+        await exchange(connection)
+        connection.release()
+        await pool.close()
+        server.close()
+        await server.wait_closed()
+        return socket.idle_until_s - socket.idle_since_s
+
+    assert simulate(1, main).result == pytest.approx(bound_s)
 
 
 @pytest.mark.parametrize(("pause_s", "connections"), [(3500, 8), (3700, 7)], ids=["kept", "forgotten"])

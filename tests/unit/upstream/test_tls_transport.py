@@ -9,6 +9,8 @@ import pytest
 import trustme
 
 from addon.runtime.read_buffer import new_read_buffer
+from addon.upstream.connection import UpstreamConnection
+from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.origin import Origin
 from addon.upstream.provider_socket import ProviderSocket
 from addon.upstream.tls import TlsTransport
@@ -153,4 +155,28 @@ async def test_bytes_after_the_end_of_the_provider_are_left(ends: Ends) -> None:
     ends.shake_hands()
     ends.server.do(ssl.SSLObject.unwrap, b"")
     ends.receive(ends.server.take() + b"more")
+    assert ends.wire.is_closing()
+
+
+async def test_a_proper_end_before_the_answer_is_told_as_one(ends: Ends) -> None:
+    ends.shake_hands()
+    connection = UpstreamConnection(ends.upper, lambda *_: None, is_reused=False)
+    ends.server.do(ssl.SSLObject.unwrap, b"")
+    ends.receive(ends.server.take())
+    ends.client.eof_received()
+    ends.client.connection_lost(None)
+    with pytest.raises(UpstreamConnectionError, match="the provider closed the connection"):
+        connection.take_head()
+
+
+async def test_a_handshake_that_this_side_gave_up_does_not_go_on(ends: Ends) -> None:
+    ends.wire.close()
+    ends.shake_hands()
+    assert not ends.client.ready.done()
+
+
+async def test_a_record_that_can_not_be_read_breaks_the_connection(ends: Ends) -> None:
+    ends.shake_hands()
+    ends.receive(b"\x17\x03\x03\x00\x05junk!")
+    await asyncio.sleep(0)
     assert ends.wire.is_closing()
