@@ -210,3 +210,16 @@ async def test_only_one_may_wait_for_the_input_of_a_connection() -> None:
         with pytest.raises(RuntimeError, match="another task waits"):
             connection.next_input()
         connection.close()
+
+
+async def test_a_connection_takes_one_request_each_time_it_is_acquired() -> None:
+    async with Provider() as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        assert await exchange(connection) == b"ok"
+        with pytest.raises(RuntimeError, match="one request"):
+            connection.send(REQUEST, b"{}")
+        connection.release()
+        unsent = await acquire(pool, provider.origin())
+        unsent.close()
+        with pytest.raises(RuntimeError, match="one request"):
+            unsent.send(REQUEST, b"{}")

@@ -112,6 +112,12 @@ def test_a_reload_keeps_the_state_of_keys_that_stay_and_forgets_the_others(rig: 
     assert rig.turns(2) == "aa"
 
 
+def test_a_reload_goes_on_with_the_next_key(rig: Rig) -> None:
+    assert rig.turns(1) == "a"
+    rig.reload()
+    assert rig.turns(2) == "bc"
+
+
 def test_a_call_of_earlier_settings_has_their_keys_and_its_failure_counts_for_no_key(rig: Rig) -> None:
     earlier = rig.target()
     edit(rig.folder / PROVIDERS, THREE, 'platform_keys = ["env:C"]')

@@ -6,10 +6,9 @@ import ssl
 
 import pytest
 import trustme
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 from OpenSSL import SSL
 from rig.provider import OK, Peer, Provider, echo_ok
+from rig.renegotiation import renegotiating
 from rig.upstream_pool import (
     REQUEST,
     acquire,
@@ -154,18 +153,6 @@ async def test_a_tls_connection_whose_request_was_not_read_whole_is_not_kept(
         assert await exchange(connection, bytes(size)) == b"ok"
         connection.release()
         assert pool.stats().idle == 0
-
-
-def renegotiating(authority: trustme.CA) -> SSL.Context:
-    """Return a context of OpenSSL. A server of the standard library can't start a handshake within TLS 1.2."""
-    certificate = authority.issue_cert("localhost")
-    context = SSL.Context(SSL.TLSv1_2_METHOD)
-    chain = certificate.cert_chain_pems[0].bytes()
-    context.use_certificate(x509.load_pem_x509_certificate(chain))
-    context.use_privatekey(
-        serialization.load_pem_private_key(certificate.private_key_pem.bytes(), password=None)
-    )
-    return context
 
 
 def answer_after_a_new_handshake(context: SSL.Context, listening: socket.socket) -> tuple[bytes, int]:

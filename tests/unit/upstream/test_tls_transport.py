@@ -3,10 +3,13 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import trustme
+from OpenSSL import SSL
+from rig.renegotiation import renegotiating
 
 from addon.runtime.read_buffer import new_read_buffer
 from addon.upstream.connection import UpstreamConnection
@@ -180,3 +183,30 @@ async def test_a_record_that_can_not_be_read_breaks_the_connection(ends: Ends) -
     ends.receive(b"\x17\x03\x03\x00\x05junk!")
     await asyncio.sleep(0)
     assert ends.wire.is_closing()
+
+
+async def test_a_request_waits_while_the_provider_wants_a_new_handshake(authority: trustme.CA) -> None:
+    ends, server = Ends(authority), SSL.Connection(renegotiating(authority), None)
+    server.set_accept_state()
+
+    def pass_on() -> bytes:
+        """Pass on what both ends sent. Return what the server read."""
+        if sent := ends.wire.take():
+            server.bio_write(sent)
+        read = b""
+        with suppress(SSL.WantReadError):
+            read = server.recv(100)
+        with suppress(SSL.WantReadError):
+            ends.receive(server.bio_read(100_000))
+        return read
+
+    ends.client.connection_made(ends.wire)
+    pass_on()
+    pass_on()
+    server.renegotiate()
+    server.do_handshake()
+    pass_on()
+    ends.client.write(b"later")
+    assert ends.upper.is_writing
+    assert [pass_on() for _ in range(2)] == [b"", b"later"]
+    assert not ends.upper.is_writing
