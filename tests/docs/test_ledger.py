@@ -12,10 +12,10 @@ from rig.configuration import ROOT
 from addon.store import measured, pending_writes
 from addon.store.ledger.early_migration_steps import LARGEST
 from addon.store.ledger.migrations import migrate
-from addon.store.ledger.refusals import KEPT_BATCHES
 from addon.store.ledger.rows import CALL
 from addon.store.redis import outbox
 from addon.store.refusals import MAX_GROUPS
+from addon.store.sqlite.engine import KEPT_BATCHES
 from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, UsageSource
 
 PAGE = (ROOT / "docs" / "ledger.md").read_text()

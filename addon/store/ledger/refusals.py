@@ -2,17 +2,15 @@
 
 import logging
 import sqlite3
-from typing import Final
 
 from addon.store.ledger.connection import NEVER_WRITABLE
 from addon.store.ledger.file import LedgerFile
+from addon.store.money.refusals import record_refusals as step
 from addon.store.protocol import TIMEOUT_S
 from addon.store.refusals import RefusalBatch
+from addon.store.sqlite.engine import SQLITE, run
 
 log = logging.getLogger("tollgate.store")
-
-KEPT_BATCHES: Final = 1_000
-"""How many ids of batches are kept. A batch is written again within seconds, or never."""
 
 
 async def record_refusals(file: LedgerFile, batch: RefusalBatch, timeout_s: float = TIMEOUT_S) -> None:
@@ -29,15 +27,4 @@ async def record_refusals(file: LedgerFile, batch: RefusalBatch, timeout_s: floa
 
 def write_batch(connection: sqlite3.Connection, batch: RefusalBatch) -> None:
     """Add a batch to the table, unless it was added before. Runs in the caller's transaction."""
-    if not connection.execute(_NOTE_BATCH, (batch.id,)).rowcount:
-        return
-    connection.executemany(_ADD, [(*group, count) for group, count in batch.counts.items()])
-    connection.execute(_FORGET_BATCHES, (KEPT_BATCHES,))
-
-
-_NOTE_BATCH = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT (id) DO NOTHING"
-_FORGET_BATCHES = "DELETE FROM refusal_batches WHERE number <= (SELECT max(number) FROM refusal_batches) - ?"
-_ADD = (
-    "INSERT INTO refusals (hour, workspace, key_id, code, count) VALUES (?, ?, ?, ?, ?)"
-    " ON CONFLICT DO UPDATE SET count = count + excluded.count"
-)
+    run(connection, step([batch], SQLITE))

@@ -5,7 +5,7 @@ answer. So the rules are written once: SQLite runs a statement at a time in the 
 steps in one round trip. A step never waits, and it may run again when its transaction was undone.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from policies.limits import LIMITS_OF_KEYS, Limit
@@ -25,7 +25,16 @@ class Statement(NamedTuple):
     values: Sequence[Any] = ()
 
 
+class Last(list[Statement]):
+    """The last statements of a step that change anything: after them the transaction may be committed."""
+
+    __slots__ = ()
+
+
 type Step[T] = Generator[Sequence[Statement], Sequence[Rows], T]
+
+type Make[Thing, Answer] = Callable[[Sequence[Thing]], Step[Sequence[Answer]]]
+"""Makes the step that does several things, such as to place several holds. It has an answer for each."""
 
 
 class Table(NamedTuple):
@@ -95,3 +104,9 @@ class Engine(Protocol):
 
     def count(self, sums: Mapping[tuple[str, str], tuple[int, int]]) -> Statement:
         """Add nano-USD and calls to counters, by scope and period."""
+
+    def note_batch(self, batch_id: str) -> Statement:
+        """Note the id of a batch of refusals, and return it if it is new."""
+
+    def count_refusals(self, counts: Sequence[tuple[str, str, str, str, int]]) -> Sequence[Statement]:
+        """Add counts by hour, workspace, key and code, and forget the ids of old batches."""

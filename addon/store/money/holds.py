@@ -1,12 +1,12 @@
 """The steps that place and move holds. The rule is ``policies.spend.place_hold``. Source: docs/limits.md."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
 from addon.store.ledger.rows import encode_row
-from addon.store.money.engine import HOLDS, Asked, Engine, Step
+from addon.store.money.engine import HOLDS, Asked, Engine, Last, Step
 from addon.store.protocol import LEASE_S, HoldRequest
 from policies.limits import EVER, Limit, period_end, period_start
 from policies.spend import CounterUse, Denial, Hold, place_hold
@@ -22,15 +22,18 @@ class Placing:
     """
 
     def __init__(self, requests: Sequence[HoldRequest], engine: Engine, *, moves: bool = False) -> None:
-        self._asked = [
-            Asked(limit, one.workspace, one.key_id, one.id if moves else None)
-            for one in requests
-            for limit in one.limits
-        ]
         self._is_single = len(requests) == 1
         self._engine = engine
+        self._asked: list[Asked] = []
         self._used: list[CounterUse] = []
-        self._place = 0
+        known: dict[tuple[str, str, str | None], int] = {}
+        for one in requests:
+            except_id = one.id if moves else None
+            for limit in one.limits:
+                place = (limit.counter.scope, limit.counter.period, except_id)
+                if self._is_single or known.setdefault(place, len(self._asked)) == len(self._asked):
+                    self._asked.append(Asked(limit, one.workspace, one.key_id, except_id))
+        self._known = known
 
     def read(self) -> Step[None]:
         """Read what is used."""
@@ -38,28 +41,28 @@ class Placing:
             [rows] = yield [self._engine.read_used(self._asked)]
             self._used = self._engine.find_used(rows, len(self._asked))
 
-    def skip(self, request: HoldRequest) -> None:
-        """Leave the next request out."""
-        self._place += len(request.limits)
-
-    def decide(self, request: HoldRequest) -> Hold | Denial:
-        """Return the hold that the next request gets, or its denial."""
-        first, self._place = self._place, self._place + len(request.limits)
-        used = zip(request.limits, self._used[first : self._place], strict=True)
-        decided = place_hold(request.max_cost, request.limits, {limit.counter: use for limit, use in used})
+    def decide(self, request: HoldRequest, moved_nanousd: int | None = None) -> Hold | Denial:
+        """Return the hold that a request gets, or its denial. ``moved_nanousd`` is what a call holds that is moved."""
+        used: Iterable[CounterUse] = self._used
+        if not self._is_single:
+            except_id = None if moved_nanousd is None else request.id
+            counters = [limit.counter for limit in request.limits]
+            used = [self._used[self._known[one.scope, one.period, except_id]] for one in counters]
+        by_counter = {limit.counter: use for limit, use in zip(request.limits, used, strict=True)}
+        decided = place_hold(request.max_cost, request.limits, by_counter)
         if isinstance(decided, Hold) and not self._is_single:
-            self._add(request, decided)
+            self._add(request, decided.amount_nanousd, moved_nanousd)
         return decided
 
-    def _add(self, request: HoldRequest, placed: Hold) -> None:
-        at = format_utc(request.created_at)
-        for place in range(self._place, len(self._asked)):
-            if _covers(self._asked[place], request, at):
+    def _add(self, request: HoldRequest, placed_nanousd: int, moved_nanousd: int | None) -> None:
+        """Count a hold that was placed, or moved, for the requests that follow."""
+        at, calls = format_utc(request.created_at), int(moved_nanousd is None)
+        more_nanousd = placed_nanousd - (moved_nanousd or 0)
+        for place, asked in enumerate(self._asked):
+            if asked.except_id != request.id and _covers(asked, request, at):
                 use = self._used[place]
-                held_nanousd = use.held_nanousd + placed.amount_nanousd
-                self._used[place] = CounterUse(
-                    use.spent_nanousd, use.requests, held_nanousd, use.in_flight + 1
-                )
+                held_nanousd, in_flight = use.held_nanousd + more_nanousd, use.in_flight + calls
+                self._used[place] = CounterUse(use.spent_nanousd, use.requests, held_nanousd, in_flight)
 
 
 def _covers(asked: Asked, request: HoldRequest, at: str) -> bool:
@@ -82,7 +85,7 @@ def hold(
         for one, found in zip(requests, decided, strict=True)
         if isinstance(found, Hold)
     ]
-    new = {row[0] for row in chain(*(yield engine.insert(HOLDS, rows)))} if rows else ()
+    new = {row[0] for row in chain(*(yield Last(engine.insert(HOLDS, rows))))} if rows else ()
     if len(new) == len(requests):
         return decided
     others = [one.id for one in requests if one.id not in new]
@@ -102,23 +105,30 @@ def move_hold(
     for one in requests:
         _, amount_nanousd, cap_tokens, held_by, row = held.get(one.id, (None,) * 5)
         if held_by != owner:
-            placing.skip(one)
             answers.append(None)
         elif row == encode_row(one.interrupted_row):  # It was moved before.
-            placing.skip(one)
             answers.append(Hold(amount_nanousd, cap_tokens))
         else:
-            decided = placing.decide(one)
+            decided = placing.decide(one, amount_nanousd)
             answers.append(decided)
             rows += [_row(one, decided, owner, now)] if isinstance(decided, Hold) else []
     if rows:
-        yield engine.replace_holds(rows)
+        yield Last(engine.replace_holds(rows))
     return answers
 
 
-def void(ids: Sequence[str], engine: Engine) -> Step[None]:
+def restore(
+    held: Sequence[tuple[HoldRequest, Hold]], owner: str, now: datetime, engine: Engine
+) -> Step[list[None]]:
+    """Place holds that were placed before, if they are not there any more."""
+    yield Last(engine.insert(HOLDS, [_row(request, placed, owner, now) for request, placed in held]))
+    return [None] * len(held)
+
+
+def void(ids: Sequence[str], engine: Engine) -> Step[list[None]]:
     """Release holds that are there."""
-    yield engine.release(ids)
+    yield Last(engine.release(ids))
+    return [None] * len(ids)
 
 
 def read_used(limits: Sequence[Limit], workspace: str, key_id: str, engine: Engine) -> Step[list[CounterUse]]:

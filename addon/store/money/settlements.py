@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from addon.store.ledger.rows import CALL, USAGE, complete_row, values_of
-from addon.store.money.engine import ENTRIES, PAYMENTS, PRICES, Engine, Row, Statement, Step
+from addon.store.money.engine import ENTRIES, PAYMENTS, PRICES, Engine, Last, Row, Statement, Step
 from addon.store.protocol import Settlement, WalletEntry
 from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import counters_of, wallet_counter
@@ -28,12 +28,13 @@ class Ended(NamedTuple):
     calls: int = 1
 
 
-def settle(settlements: Sequence[Settlement], engine: Engine) -> Step[None]:
+def settle(settlements: Sequence[Settlement], engine: Engine) -> Step[list[None]]:
     """Write the rows and payments of calls, add their costs to every counter, and release their holds."""
     written = yield from write_rows(settlements, engine)
     counted = [engine.count(_sum_calls(written))] if written else []
     ids = [one.row["id"] for one in settlements]
-    yield [*follow_rows(written, engine), *counted, *engine.release(ids)]
+    yield Last([*follow_rows(written, engine), *counted, *engine.release(ids)])
+    return [None] * len(settlements)
 
 
 def write_rows(settlements: Sequence[Settlement], engine: Engine) -> Step[Sequence[Ended]]:
@@ -93,7 +94,7 @@ def credit(entries: Sequence[WalletEntry], engine: Engine) -> Step[list[bool]]:
             place = (counter.scope, counter.period)
             sums[place] = (sums.get(place, _NOTHING)[0] - entry.amount_nanousd, 0)
     if sums:
-        yield [engine.count(sums)]
+        yield Last([engine.count(sums)])
     return [entry.id in new for entry in entries]
 
 

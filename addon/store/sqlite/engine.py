@@ -10,6 +10,9 @@ from addon.store.money.engine import HOLDS, Asked, Row, Rows, Statement, Step, T
 from policies.limits import EVER, LIMITS_OF_KEYS, Counter, period_end, period_start
 from policies.spend import CounterUse
 
+KEPT_BATCHES: Final = 1_000
+"""How many ids of batches of refusals are kept. A batch is written again within seconds, or never."""
+
 
 def run[T](connection: sqlite3.Connection, step: Step[T]) -> T:
     """Run a step, in the caller's transaction, and return its answer. Raises ``sqlite3.Error``."""
@@ -81,6 +84,17 @@ class SqliteEngine:
         values = [value for place, added in sums.items() for value in (*place, *added)]
         return Statement(_count_statement(len(sums)), values)
 
+    def note_batch(self, batch_id: str) -> Statement:
+        """See ``Engine.note_batch``."""
+        return Change(_NOTE_BATCH, (batch_id,))
+
+    def count_refusals(self, counts: Sequence[tuple[str, str, str, str, int]]) -> Sequence[Statement]:
+        """See ``Engine.count_refusals``."""
+        return [
+            *(Statement(_COUNT_REFUSAL, one) for one in counts),
+            Statement(_FORGET_BATCHES, (KEPT_BATCHES,)),
+        ]
+
 
 SQLITE: Final = SqliteEngine()
 
@@ -92,6 +106,12 @@ def read_counters(connection: sqlite3.Connection, counters: Iterable[Counter]) -
 
 
 _COUNTER = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
+_NOTE_BATCH = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT (id) DO NOTHING"
+_FORGET_BATCHES = "DELETE FROM refusal_batches WHERE number <= (SELECT max(number) FROM refusal_batches) - ?"
+_COUNT_REFUSAL = (
+    "INSERT INTO refusals (hour, workspace, key_id, code, count) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET count = count + excluded.count"
+)
 _FIND_HOLD = "SELECT id, amount_nanousd, cap_tokens, owner, interrupted_row FROM holds WHERE id = ?"
 _REPLACE_HOLD = f"REPLACE INTO holds VALUES ({', '.join('?' * len(HOLDS.columns))})"  # noqa: S608
 _REPLACE_ROW = (

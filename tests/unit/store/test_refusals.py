@@ -15,10 +15,11 @@ from rig.sqlite_stores import open_settle_and_close
 from rig.stores import OpenStore, StoreLocation
 
 from addon.runtime.clock import SystemClock
-from addon.store.ledger.refusals import KEPT_BATCHES, write_batch
+from addon.store.ledger.refusals import write_batch
 from addon.store.ledger.verify import verify
 from addon.store.protocol import Store, StoreUnavailable
 from addon.store.refusals import BATCH_GROUPS, MAX_GROUPS, RefusalBatch, RefusalCounts, RefusalGroup
+from addon.store.sqlite.engine import KEPT_BATCHES
 
 
 def counted(location: StoreLocation) -> dict[tuple[str, ...], int]:
