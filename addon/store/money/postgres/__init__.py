@@ -1,0 +1,1 @@
+"""Money in PostgreSQL, for gateways on any number of machines."""

@@ -1,0 +1,161 @@
+"""The SQL of PostgreSQL for the steps of ``store/money``: one statement for all rows, which are one JSON value.
+
+Rows are touched in the order of their keys. So two transactions never wait for each other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from addon.store.ledger.rows import USAGE
+from addon.store.money.engine import HOLDS, Asked, Row, Rows, Statement, Table
+from addon.store.money.postgres.schema import SCHEMA
+from policies.exchange import INTERRUPTED
+from policies.limits import period_end, period_start
+from policies.spend import CounterUse
+
+
+class PostgresEngine:
+    """The ``Engine`` of PostgreSQL."""
+
+    def read_used(self, asked: Sequence[Asked]) -> Statement:
+        """See ``Engine.read_used``."""
+        rows = [
+            {
+                "place": place,
+                "scope": one.limit.counter.scope,
+                "period": one.limit.counter.period,
+                "workspace": one.workspace,
+                "key_id": one.key_id if one.of_key else None,
+                "begins": period_start(one.limit.counter.period),
+                "ends": period_end(one.limit.counter.period),
+                "except_id": one.except_id,
+            }
+            for place, one in enumerate(asked)
+        ]
+        return Statement(_READ_USED, (encode(rows),))
+
+    def find_used(self, rows: Rows, count: int) -> list[CounterUse]:  # noqa: ARG002  (each limit has its row)
+        """See ``Engine.find_used``."""
+        return [CounterUse(*found) for found in rows]
+
+    def insert(self, table: Table, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
+        """See ``Engine.insert``."""
+        named = [dict(zip(table.columns, row, strict=True)) for row in rows]
+        return [Statement(_insertion(table), (encode(named),))]
+
+    def replace_interrupted(self, rows: Iterable[Row]) -> Sequence[Statement]:
+        """See ``Engine.replace_interrupted``."""
+        named = [{name: row[name] for name in USAGE.columns} for row in rows]
+        return [Statement(_REPLACE_ROWS, (encode(named),))]
+
+    def replace_holds(self, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
+        """See ``Engine.replace_holds``."""
+        named = [dict(zip(HOLDS.columns, row, strict=True)) for row in rows]
+        return [Statement(_REPLACE_HOLDS, (encode(named),))]
+
+    def find_holds(self, ids: Sequence[str]) -> Sequence[Statement]:
+        """See ``Engine.find_holds``."""
+        return [Statement(_FIND_HOLDS, (list(ids),))]
+
+    def release(self, ids: Sequence[str]) -> Sequence[Statement]:
+        """See ``Engine.release``."""
+        return [Statement(_RELEASE, (list(ids),))]
+
+    def count(self, sums: Mapping[tuple[str, str], tuple[int, int]]) -> Statement:
+        """See ``Engine.count``."""
+        rows = [
+            {"scope": scope, "period": period, "spent_nanousd": spent_nanousd, "requests": requests}
+            for (scope, period), (spent_nanousd, requests) in sums.items()
+        ]
+        return Statement(_COUNT, (encode(rows),))
+
+    def note_batch(self, batch_id: str) -> Statement:
+        """See ``Engine.note_batch``."""
+        return Statement(_NOTE_BATCH, (batch_id,))
+
+    def count_refusals(self, counts: Sequence[tuple[str, str, str, str, int]]) -> Sequence[Statement]:
+        """See ``Engine.count_refusals``."""
+        names = ("hour", "workspace", "key_id", "code", "count")
+        rows = [dict(zip(names, one, strict=True)) for one in counts]
+        return [Statement(_COUNT_REFUSALS, (encode(rows),)), Statement(_FORGET_BATCHES)]
+
+
+POSTGRES: Final = PostgresEngine()
+
+
+def encode(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as JSON. Raises UnicodeEncodeError, OverflowError."""
+    return msgspec.json.encode(rows).decode()
+
+
+_NUMBERS: Final = frozenset(
+    {"place", "spent_nanousd", "requests", "amount_nanousd", "cap_tokens", "count"}
+    | {name for name in USAGE.columns if f" {name} bigint" in SCHEMA[0]}
+)
+
+
+def _from_json(*columns: str) -> str:
+    """Return the SQL of the rows in one JSON value."""
+    typed = [f"{name} {'bigint' if name in _NUMBERS else 'text'}" for name in columns]
+    return f"json_to_recordset(?::json) AS given ({', '.join(typed)})"
+
+
+@cache
+def _insertion(table: Table) -> str:
+    names, key = ", ".join(table.columns), table.columns[0]
+    conflict = "" if table.known == "error" else " ON CONFLICT DO NOTHING"
+    return (
+        f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {_from_json(*table.columns)}"  # noqa: S608
+        f' ORDER BY {key} COLLATE "C"{conflict} RETURNING {key}'
+    )
+
+
+def _update(table: Table, where: str) -> str:
+    sets = ", ".join(f"{name} = given.{name}" for name in table.columns)
+    return f"UPDATE {table.name} SET {sets} FROM {_from_json(*table.columns)} WHERE {where}"  # noqa: S608
+
+
+_READ_USED: Final = f"""
+    SELECT coalesce(spend.spent_nanousd, 0), coalesce(spend.requests, 0), held.nanousd, held.calls
+    FROM {_from_json("place", "scope", "period", "workspace", "key_id", "begins", "ends", "except_id")}
+    LEFT JOIN spend ON spend.scope = given.scope AND spend.period = given.period
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(amount_nanousd), 0)::bigint AS nanousd, count(*) AS calls FROM holds
+        WHERE holds.workspace = given.workspace AND (given.key_id IS NULL OR holds.key_id = given.key_id)
+          AND holds.created_at >= given.begins AND holds.created_at < given.ends
+          AND holds.id IS DISTINCT FROM given.except_id
+    ) AS held
+    ORDER BY given.place
+"""  # noqa: S608
+_REPLACE_ROWS: Final = _update(
+    USAGE,
+    "usage.id = given.id AND usage.created_at = given.created_at"
+    f" AND usage.error_code = '{INTERRUPTED}' AND usage.usage_source = 'none' AND usage.duration_ms = 0"
+    " RETURNING usage.id",
+)
+_REPLACE_HOLDS: Final = _update(HOLDS, "holds.id = given.id")
+_FIND_HOLDS: Final = (
+    "SELECT id, amount_nanousd, cap_tokens, owner, interrupted_row FROM holds WHERE id = ANY(?)"
+)
+_RELEASE: Final = "DELETE FROM holds WHERE id = ANY(?)"
+_COUNT: Final = f"""
+    INSERT INTO spend (scope, period, spent_nanousd, requests)
+    SELECT scope, period, spent_nanousd, requests
+    FROM {_from_json("scope", "period", "spent_nanousd", "requests")}
+    ORDER BY scope COLLATE "C", period COLLATE "C"
+    ON CONFLICT (scope, period) DO UPDATE
+    SET spent_nanousd = spend.spent_nanousd + excluded.spent_nanousd,
+        requests = spend.requests + excluded.requests
+"""  # noqa: S608
+_NOTE_BATCH: Final = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id"
+_COUNT_REFUSALS: Final = f"""
+    INSERT INTO refusals (hour, workspace, key_id, code, count)
+    SELECT hour, workspace, key_id, code, count
+    FROM {_from_json("hour", "workspace", "key_id", "code", "count")}
+    ORDER BY hour COLLATE "C", workspace COLLATE "C", key_id COLLATE "C", code COLLATE "C"
+    ON CONFLICT (hour, workspace, key_id, code) DO UPDATE SET count = refusals.count + excluded.count
+"""  # noqa: S608
+_FORGET_BATCHES: Final = "DELETE FROM refusal_batches WHERE written_at < now() - interval '1 hour'"

@@ -1,0 +1,47 @@
+"""What this process held and settled in the last minutes. A server that was behind may have lost it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from addon.runtime.clock import Clock
+from addon.store.protocol import HoldRequest, Settlement
+from policies.spend import Hold
+
+KEPT_S: Final = 600.0
+MAX_CALLS: Final = 100_000
+
+
+class RecentCalls:
+    """The calls in flight with their holds, and the calls that were settled lately. The oldest is forgotten first."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: dict[str, tuple[HoldRequest, Hold]] = {}
+        self._settled: dict[str, tuple[float, Settlement]] = {}
+
+    def held(self, request: HoldRequest, placed: Hold) -> None:
+        """Keep a hold until its call ends."""
+        self._held[request.id] = request, placed
+
+    def voided(self, call_id: str) -> None:
+        """Forget a call that was not sent."""
+        self._held.pop(call_id, None)
+
+    def settled(self, settlement: Settlement) -> None:
+        """Keep a settlement instead of its hold."""
+        call_id, now_s = str(settlement.row["id"]), self._clock.monotonic_s()
+        self._held.pop(call_id, None)
+        self._settled.setdefault(call_id, (now_s, settlement))
+        while self._settled:
+            oldest = next(iter(self._settled))
+            if len(self._settled) <= MAX_CALLS and now_s - self._settled[oldest][0] <= KEPT_S:
+                break
+            del self._settled[oldest]
+
+    def holds(self) -> list[tuple[HoldRequest, Hold]]:
+        """Return the calls in flight and their holds."""
+        return list(self._held.values())
+
+    def settlements(self) -> Iterator[Settlement]:
+        """Return the settlements, the oldest first."""
+        return (settlement for _, settlement in list(self._settled.values()))

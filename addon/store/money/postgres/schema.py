@@ -1,0 +1,158 @@
+"""The tables of money in PostgreSQL: those of the SQLite ledger, with the same names. Source: docs/ledger.md.
+
+Text is compared byte by byte, as SQLite does. ``usage`` has a partition for each month of ``created_at``, which is
+fixed when the call is held. So its key is the id with that time, and an old month can be dropped at once.
+"""
+
+from collections.abc import Iterable
+from datetime import date, timedelta
+from typing import Final
+
+from addon.store.ledger.early_migration_steps import LARGEST
+from addon.store.ledger.price_set_schema import NOT_KEPT
+
+MONTHS_AHEAD: Final = 3
+"""How many partitions are made before their month begins."""
+
+_TEXT: Final = 'text COLLATE "C"'
+_MOMENT: Final = (
+    f"{_TEXT} NOT NULL CHECK (created_at ~ '^[0-9]{{4}}(-[0-9]{{2}}){{2}}T[0-9:.]{{12}}[+]00:00$')"
+)
+_MAY_COUNT: Final = f"bigint CHECK (%s BETWEEN 0 AND {LARGEST})"
+_MUST_COUNT: Final = f"bigint NOT NULL CHECK (%s BETWEEN 0 AND {LARGEST})"
+
+_USAGE: Final = {
+    "id": f"{_TEXT} NOT NULL CHECK (id <> '')",
+    "created_at": _MOMENT,
+    "workspace": f"{_TEXT} NOT NULL",
+    "key_id": f"{_TEXT} NOT NULL",
+    "requested_model": _TEXT,
+    "model_slug": f"{_TEXT} NOT NULL",
+    "provider": f"{_TEXT} NOT NULL",
+    "upstream_model_id": f"{_TEXT} NOT NULL",
+    "mode": f"{_TEXT} NOT NULL CHECK (mode IN ('payg', 'byok'))",
+    "fallback": "bigint NOT NULL CHECK (fallback IN (0, 1))",
+    "attempts": "bigint NOT NULL CHECK (attempts >= 1)",
+    "stream": "bigint NOT NULL CHECK (stream IN (0, 1))",
+    "status": "bigint NOT NULL CHECK (status BETWEEN 100 AND 599)",
+    "error_code": _TEXT,
+    "finish_reason": _TEXT,
+    "prompt_tokens": _MAY_COUNT,
+    "completion_tokens": _MAY_COUNT,
+    "total_tokens": _MAY_COUNT,
+    "cached_tokens": _MAY_COUNT,
+    "reasoning_tokens": _MAY_COUNT,
+    "usage_source": f"{_TEXT} NOT NULL CHECK (usage_source IN ('provider', 'estimated', 'none'))",
+    "wholesale_nanousd": _MUST_COUNT,
+    "retail_nanousd": _MUST_COUNT,
+    "first_byte_ms": _MAY_COUNT,
+    "duration_ms": _MUST_COUNT,
+    "end_user": _TEXT,
+    "cache_write_tokens": _MAY_COUNT,
+    "client_request_id": _TEXT,
+    "resends": "bigint NOT NULL DEFAULT 0",
+    "reported_nanousd": "bigint",
+    "cache_write_1h_tokens": "bigint",
+    "audio_input_tokens": "bigint",
+    "cached_audio_tokens": "bigint",
+    "image_input_tokens": "bigint",
+    "audio_output_tokens": "bigint",
+    "searches": "bigint",
+    "service_tier": _TEXT,
+    "price_set": f"{_TEXT} DEFAULT '{NOT_KEPT}'",
+    "platform_key": "bigint",
+}
+"""The columns of ``usage``, in the order of SQLite."""
+
+_MONEY: Final = f"bigint NOT NULL CHECK (amount_nanousd BETWEEN {-LARGEST * 100} AND {LARGEST * 100})"
+
+SCHEMA: Final = (
+    "CREATE TABLE usage ("
+    + ", ".join(f"{name} {kind.replace('%s', name)}" for name, kind in _USAGE.items())
+    # Tokens that were not counted are not billed.
+    + ", CHECK (usage_source <> 'none' OR (wholesale_nanousd = 0 AND retail_nanousd = 0))"
+    ", PRIMARY KEY (id, created_at)) PARTITION BY RANGE (created_at)",
+    "CREATE INDEX usage_created_at ON usage (created_at)",
+    "CREATE INDEX usage_workspace_created_at ON usage (workspace, created_at)",
+    f"""
+    CREATE TABLE wallet_entries (
+        id {_TEXT} PRIMARY KEY CHECK (id <> ''),
+        created_at {_MOMENT},
+        workspace {_TEXT} NOT NULL,
+        amount_nanousd {_MONEY},
+        reference {_TEXT} NOT NULL
+    )
+    """,
+    "CREATE INDEX wallet_entries_workspace ON wallet_entries (workspace)",
+    f"""
+    CREATE TABLE holds (
+        id {_TEXT} PRIMARY KEY,
+        created_at {_TEXT} NOT NULL,
+        expires_at {_TEXT} NOT NULL,
+        workspace {_TEXT} NOT NULL,
+        key_id {_TEXT} NOT NULL,
+        amount_nanousd bigint NOT NULL CHECK (amount_nanousd BETWEEN 0 AND {LARGEST * 100}),
+        owner {_TEXT} NOT NULL,
+        cap_tokens bigint NOT NULL,
+        interrupted_row {_TEXT} NOT NULL
+    ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000)
+    """,
+    "CREATE INDEX holds_in_flight ON holds (workspace)",
+    f"""
+    CREATE TABLE spend (
+        scope {_TEXT} NOT NULL,
+        period {_TEXT} NOT NULL,
+        spent_nanousd bigint NOT NULL,
+        requests bigint NOT NULL CHECK (requests >= 0),
+        PRIMARY KEY (scope, period)
+    ) WITH (fillfactor = 50)
+    """,
+    f"""
+    CREATE TABLE prices (
+        hash {_TEXT} PRIMARY KEY,
+        first_at {_TEXT} NOT NULL,
+        model_slug {_TEXT} NOT NULL,
+        content {_TEXT} NOT NULL
+    )
+    """,
+    f"""
+    CREATE TABLE refusals (
+        hour {_TEXT} NOT NULL,
+        workspace {_TEXT} NOT NULL,
+        key_id {_TEXT} NOT NULL CHECK ((key_id = '') = (workspace = '')),
+        code {_TEXT} NOT NULL CHECK (code <> ''),
+        count bigint NOT NULL CHECK (count > 0),
+        PRIMARY KEY (hour, workspace, key_id, code)
+    )
+    """,
+    f"CREATE TABLE refusal_batches (id {_TEXT} PRIMARY KEY, written_at timestamptz NOT NULL DEFAULT now())",
+    f"CREATE TABLE ledger (id {_TEXT} NOT NULL, min_reader bigint NOT NULL)",
+    "INSERT INTO ledger VALUES (replace(gen_random_uuid()::text, '-', ''), 1)",
+    f"CREATE TABLE leases (owner {_TEXT} PRIMARY KEY, renewed_at timestamptz NOT NULL, renewals bigint NOT NULL)",
+)
+"""The statements that create everything but the partitions, in order."""
+
+READER: Final = 1
+"""What this version reads. One whose number is below ``ledger.min_reader`` does not start."""
+
+
+def partitions(today: date) -> Iterable[str]:
+    """Return the statements that create the partitions from this month on, where they are missing."""
+    first = today.replace(day=1)
+    for _ in range(MONTHS_AHEAD + 1):
+        yield partition(f"{first:%Y-%m}")
+        first = _next(first)
+
+
+def partition(month: str) -> str:
+    """Return the statement that creates the partition of a month ("2026-11") where it is missing."""
+    first = date.fromisoformat(f"{month}-01")
+    name = f"usage_{first:%Y_%m}"
+    return (
+        f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF usage"
+        f" FOR VALUES FROM ('{first:%Y-%m}') TO ('{_next(first):%Y-%m}')"
+    )
+
+
+def _next(first: date) -> date:
+    return (first + timedelta(days=31)).replace(day=1)
