@@ -255,19 +255,20 @@ run_tests() {
         # As in /tmp, other users may pass through.
         chmod 711 "$TMPDIR"
         trap 'rm -rf "$TMPDIR"' EXIT
-        # Not every shell runs the line above when a signal ends it.
-        trap 'exit 130' INT
-        trap 'exit 143' TERM
     fi
     failed=0
     # The linters run at the same time as the tests. Their output comes last, in one piece.
     lint_output=$(mktemp)
     run_linters >"$lint_output" 2>&1 &
+    linters=$!
+    # Not every shell runs the trap for its end when a signal ends it. And what runs in the background ignores Ctrl-C.
+    trap 'end_linters; exit 130' INT
+    trap 'end_linters; exit 143' TERM
     # Run more files at a time than there are cores, because many tests wait. The user's arguments come last and win:
     # `-n 0` runs all tests in one process.
     workers=$("$venv/bin/python" -I -c 'import os; print(min(8, 2 * (os.cpu_count() or 1) + 1))')
     "$venv/bin/python" -P -m pytest -n "$workers" "$@" || failed=1
-    wait "$!" || failed=1
+    wait "$linters" || failed=1
     cat "$lint_output"
     rm -f "$lint_output"
     exit "$failed"
@@ -275,10 +276,18 @@ run_tests() {
 
 run_linters() {
     found=0
-    "$venv/bin/python" -P -m ruff check --quiet . || found=1
-    "$venv/bin/python" -P -m ruff format --quiet --check . || found=1
-    "$venv/bin/python" -P -m mypy || found=1
+    trap 'kill "$linter"; exit 143' TERM
+    for command in 'ruff check --quiet .' 'ruff format --quiet --check .' mypy; do
+        "$venv/bin/python" -P -m $command &
+        linter=$!
+        wait "$linter" || found=1
+    done
     return "$found"
+}
+
+end_linters() {
+    kill "$linters" 2>/dev/null || return 0
+    wait "$linters" || true
 }
 
 refresh_locks() {

@@ -82,6 +82,10 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
+GROUP = [0]
+"""The process group of the fork servers that these tests start; 0: a new one."""
+
+
 def start_servers(count: int) -> tuple[list[socket.socket], subprocess.Popen[bytes]]:
     """Start so many fork servers, which import once. Return the socket of each, and the process that is their parent.
 
@@ -95,7 +99,7 @@ def start_servers(count: int) -> tuple[list[socket.socket], subprocess.Popen[byt
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))},
         stdin=subprocess.DEVNULL,
         # Ctrl-C must reach only the tests, which then end the processes that they started.
-        process_group=0,
+        process_group=GROUP[0],
     )
     for _, theirs in pairs:
         theirs.close()
@@ -145,6 +149,12 @@ class ForkServer:
                     self._started.put(running[pid])
                 else:
                     running.pop(pid).note_end(code)
+        for process in running.values():  # The fork server has killed them, and has ended.
+            process.note_end(-signal.SIGKILL)
+
+    def kill_children(self) -> None:
+        """End all children at once, and the fork server."""
+        self._socket.shutdown(socket.SHUT_WR)
 
     def _close(self) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
@@ -162,6 +172,12 @@ STARTED: list[socket.socket] = []
 def fork_server() -> ForkServer:
     """Return the fork server of these tests. Start one at the first call, if none was started for them."""
     return ForkServer(*STARTED)
+
+
+def kill_forked() -> None:
+    """End all processes that these tests have started in a fork server."""
+    if fork_server.cache_info().currsize:
+        fork_server().kill_children()
 
 
 def is_forkable(command: Sequence[str]) -> bool:
@@ -233,12 +249,15 @@ def _report_ended(tests: socket.socket, running: set[int]) -> None:
 
 
 def _report(tests: socket.socket, pid: int, code: int | None) -> None:
-    tests.sendall(json.dumps([pid, code]).encode() + b"\n")
+    with suppress(BrokenPipeError):  # The tests have ended, which is seen next.
+        tests.sendall(json.dumps([pid, code]).encode() + b"\n")
 
 
 def _fork(tests: socket.socket, running: set[int], others: Sequence[socket.socket]) -> str | None:
     """Return the code to run, or None in the fork server. At the end of the tests, end all children and exit."""
-    mark, given, *_ = socket.recv_fds(tests, 1, 4)
+    mark, given = b"", []
+    with suppress(ConnectionResetError):  # They have ended before they read all reports.
+        mark, given, *_ = socket.recv_fds(tests, 1, 4)
     if not mark:
         for pid in running:
             os.kill(pid, signal.SIGKILL)

@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,11 +20,14 @@ from typing import Any
 
 import pytest
 
-from rig.fork_server import STARTED, start_servers
+from rig.fork_server import GROUP, STARTED, kill_forked, start_servers
 from rig.run_order import groups_of
 
 GC_THRESHOLD = 50_000
 """How many new objects a collection of garbage waits for. The default would take some percent of the time."""
+
+TEARDOWN_S = 3.0
+"""How long an interrupted run may take to tear down what its tests have set up."""
 
 MANY_GROUPS = 100
 """A run of more groups needs a fork server in each fork. They start together, which imports the program once."""
@@ -61,13 +65,15 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
                 server.returncode = 0  # It is no child of this process.
             return _run_as_fork(session, groups, theirs)
         theirs.close()
+        os.setpgid(pid, pid)  # Whichever of the two is first.
         forks.append(Fork(pid, ours))
     _take_server(servers, None)
     try:
         _show_reports(session, groups, {fork.connection: fork for fork in forks})
     except BaseException:
-        for fork in forks:
-            fork.interrupt()
+        _end(forks)
+        if server:
+            os.killpg(server.pid, signal.SIGKILL)
         raise
     finally:
         for fork in forks:
@@ -95,13 +101,28 @@ class Fork:
     running: str = "no test"
 
     def interrupt(self) -> None:
-        """Let it tear down what is set up, and end."""
+        """Tell it to end."""
         self.connection.close()
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
 
 
 # The first process.
+
+
+def _end(forks: Sequence[Fork]) -> None:
+    """Let the forks tear down what is set up, for some seconds, and end them with all that they started."""
+    for fork in forks:
+        fork.interrupt()
+    running = [os.pidfd_open(fork.pid) for fork in forks]
+    until_s = time.monotonic() + TEARDOWN_S
+    while running and (ended := wait(running, max(0, until_s - time.monotonic()))):
+        for one in ended:
+            os.close(one)
+            running.remove(one)
+    for fork in forks:
+        # The process is not waited for yet, so this is still its group.
+        os.killpg(fork.pid, signal.SIGKILL)
 
 
 def _show_reports(
@@ -153,14 +174,27 @@ class Sender:
         self._connection = connection
 
     def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
-        self._connection.send(("start", nodeid, location))
+        self._send("start", nodeid, location)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._connection.send(("report", data))
+        self._send(
+            "report", self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        )
 
     def pytest_runtest_logfinish(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
-        self._connection.send(("finish", nodeid, location))
+        self._send("finish", nodeid, location)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if session.exitstatus == pytest.ExitCode.INTERRUPTED:
+                os._exit(1)  # What the end of a gateway broke is of no interest.
+
+    def _send(self, *message: Any) -> None:
+        with suppress(BrokenPipeError):  # The run was interrupted.
+            self._connection.send(message)
 
 
 def _run_as_fork(
@@ -170,6 +204,8 @@ def _run_as_fork(
     config.workerinput = {}  # type: ignore[attr-defined]  # Plugins see by it that others report.
     config.pluginmanager.unregister(name="terminalreporter")
     os.setpgid(0, 0)  # Ctrl-C reaches only the first process, which then tells the forks.
+    GROUP[0] = os.getpid()
+    signal.signal(signal.SIGINT, _interrupt)
     # The forks must not share the file that holds what a test prints.
     capture = config.pluginmanager.get_plugin("capturemanager")
     capture.stop_global_capturing()
@@ -181,6 +217,12 @@ def _run_as_fork(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection.send(("end",))
     return True
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """Let no fixture wait for a gateway that finishes its calls first."""
+    kill_forked()
+    raise KeyboardInterrupt
 
 
 def _asked_for(groups: Sequence[Sequence[pytest.Item]], connection: Connection) -> Iterator[pytest.Item]:
