@@ -27,7 +27,7 @@ from addon.store.ledger.calls_by_id import count_wrong_ids, forget_client_ids
 from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.price_check import count_not_kept
 from addon.store.ledger.report import count_rows, open_report
-from addon.store.ledger.rollups import WrongPeriod, find_wrong, repair
+from addon.store.ledger.rollup_check import WrongPeriod, find_wrong, repair
 from addon.store.ledger.verify import verify as verify_file
 from addon.store.ledger.verify import verify_redis
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable

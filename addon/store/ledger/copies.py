@@ -122,7 +122,7 @@ class _Progress:
 
 def _has_no_rows(connection: sqlite3.Connection) -> bool:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    wanted = tables & {"usage", "wallet_entries", "audit"}
+    wanted = tables & {"usage", "wallet_entries", "audit", "archives"}
     return not any(connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in wanted)  # noqa: S608
 
 

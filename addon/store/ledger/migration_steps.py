@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from addon.store.ledger.archive_schema import ARCHIVE_SCHEMA
 from addon.store.ledger.audit_chain import chain_earlier_lines
 from addon.store.ledger.audit_schema import AUDIT_SCHEMA
 from addon.store.ledger.client_request_schema import CLIENT_REQUEST_SCHEMA
@@ -118,9 +119,18 @@ def m0020_short_triggers(db: "Database") -> None:
             db.conn.execute(trigger)
 
 
+def m0021_archives(db: "Database") -> None:
+    """Months in files of their own, and sums that stay when their calls are removed. Source: docs/ledger.md."""
+    for statement in ARCHIVE_SCHEMA:
+        db.conn.execute(statement)
+    for table in TABLES:
+        db.conn.execute(f"DROP TRIGGER {table.name}_DELETE_OLD")
+        db.conn.execute(table.kept_removal())
+
+
 STEPS = (
     *(m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over),
     *(m0007_rollups, m0008_client_request_id, m0009_alerts, m0010_refusals, m0011_days, m0012_small_tables),
     *(m0013_audit, m0014_newest_days_first, m0015_client_requests, m0016_resends, m0017_audit_chain),
-    *(m0018_priced_counts, m0019_price_sets, m0020_short_triggers),
+    *(m0018_priced_counts, m0019_price_sets, m0020_short_triggers, m0021_archives),
 )

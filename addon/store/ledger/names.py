@@ -2,6 +2,7 @@
 
 import sqlite3
 
+from addon.store.ledger.archives import has_archives
 from addon.store.ledger.call_filter import Filter, join_conditions
 from addon.store.ledger.report import has_table
 from addon.store.ledger.sum_sources import find_days, find_hours, split_time
@@ -44,7 +45,8 @@ def find_called_names(connection: sqlite3.Connection, column: str, workspace: st
 
 def find_recorded_workspaces(connection: sqlite3.Connection) -> list[str]:
     """Return the workspaces that have calls or wallet entries, sorted by name."""
-    return sorted({*_step_workspaces(connection, "usage"), *_step_workspaces(connection, "wallet_entries")})
+    tables = _find_tables(connection)
+    return sorted({name for table in tables for name in _step_workspaces(connection, table)})
 
 
 def find_wallets(connection: sqlite3.Connection) -> list[str]:
@@ -68,10 +70,15 @@ def _step_workspaces(connection: sqlite3.Connection, table: str) -> list[str]:
     return [name for (name,) in connection.execute(sql)]
 
 
+def _find_tables(connection: sqlite3.Connection) -> list[str]:
+    """Return the tables that name the workspaces of calls and credits, archived ones included."""
+    return ["usage", "wallet_entries", *(["archived_workspaces"] if has_archives(connection) else [])]
+
+
 def is_recorded_workspace(connection: sqlite3.Connection, workspace: str) -> bool:
     """Return whether the ledger has a call or a wallet entry of a workspace."""
-    sql = """
-        SELECT EXISTS (SELECT 1 FROM usage WHERE workspace = ?)
-               OR EXISTS (SELECT 1 FROM wallet_entries WHERE workspace = ?)
-    """
-    return bool(connection.execute(sql, (workspace, workspace)).fetchone()[0])
+    tables = _find_tables(connection)
+    return any(
+        connection.execute(f"SELECT 1 FROM {table} WHERE workspace = ? LIMIT 1", (workspace,)).fetchone()  # noqa: S608
+        for table in tables
+    )

@@ -17,21 +17,12 @@ from typing import Final
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store.ledger.rollups import build_step, is_behind
+from addon.store.ledger.step_pace import StepPace
 
 log = logging.getLogger("tollgate.store")
 
-_STEP_S: Final = 0.004
-"""How long a step should hold the ledger's write lock. The time of one step sets the number of rows of the next."""
-_REST_FACTOR: Final = 4
-"""The rest after a step, during which calls have the lock, is this many times as long as the step."""
-_QUIET_REST_FACTOR: Final = 1
-"""The same while no one else writes the ledger."""
-_QUIET_S: Final = 0.5
-"""The ledger is quiet when no one else has written it for so long."""
 LOOK_S: Final = 5.0
 """The rest when there is nothing to build."""
-_FEWEST_ROWS: Final = 20
-_MOST_ROWS: Final = 2_000
 
 
 class RollupBuilder:
@@ -45,14 +36,11 @@ class RollupBuilder:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._time_s = time_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rollups")
         self._task: asyncio.Task[None] | None = None
         self._lock: int | None = None
         self._connection: sqlite3.Connection | None = None
-        self._rows = _FEWEST_ROWS
-        self._version = 0
-        self._written_s = time_s()
+        self._pace = StepPace(time_s)
         self._has_failed = False
 
     def start(self) -> None:
@@ -93,21 +81,9 @@ class RollupBuilder:
         now = self._clock.now()
         if not is_behind(self._connection, now):
             return LOOK_S
-        began_s = self._time_s()
-        build_step(self._connection, now, self._rows)
-        took_s = self._time_s() - began_s
-        if took_s < _STEP_S / 2:
-            self._rows = min(self._rows * 2, _MOST_ROWS)
-        elif took_s > _STEP_S:
-            self._rows = max(self._rows // 2, _FEWEST_ROWS)
-        return took_s * (_QUIET_REST_FACTOR if self._is_quiet(self._connection) else _REST_FACTOR)
-
-    def _is_quiet(self, connection: sqlite3.Connection) -> bool:
-        (version,) = connection.execute("PRAGMA data_version").fetchone()
-        now_s = self._time_s()
-        if version != self._version:  # Another connection has written since the last step.
-            self._version, self._written_s = version, now_s
-        return now_s - self._written_s > _QUIET_S
+        with self._pace.step(self._connection):
+            build_step(self._connection, now, self._pace.rows)
+        return self._pace.rest_s
 
     def close(self) -> None:
         """Let another process build. The thread of the steps calls this."""

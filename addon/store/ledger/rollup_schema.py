@@ -5,10 +5,12 @@ Source: docs/ledger.md, docs/decisions/triggers-keep-the-rollups.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isqrt
 from types import MappingProxyType
 from typing import Final
+
+from addon.store.ledger.archive_schema import IS_KEPT
 
 BUCKETS: Final = 40
 BUCKET_BOUNDS_MS: Final = tuple(isqrt(16 << step) for step in range(BUCKETS - 1))
@@ -62,6 +64,11 @@ class RollupTable:
             self._trigger("UPDATE", "NEW", self._addition(_short_bucket_of)),
             self._trigger("DELETE", "OLD", self._removal()),
         )
+
+    def kept_removal(self) -> str:
+        """Return the SQL of the later trigger of deletions: a call that is archived stays in the sums."""
+        covers = f"{self.covers} AND {IS_KEPT}"
+        return replace(self, covers=covers)._trigger("DELETE", "OLD", self._removal())
 
     def build(self) -> str:
         """Return the SQL that adds the rows from one moment up to another."""

@@ -1,14 +1,11 @@
-"""The build of rollups in small steps, their comparison with the rows, and their repair. Source: docs/ledger.md.
+"""The build of rollups in small steps. Source: docs/ledger.md.
 
 The table of clients' ids is built in the same steps, after them.
 """
 
-import json
 import sqlite3
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from addon.store.ledger.client_request_schema import CLIENT_REQUEST_BUILD
 from addon.store.ledger.rollup_schema import (
@@ -16,8 +13,6 @@ from addon.store.ledger.rollup_schema import (
     ENDED_TABLES,
     HOURS,
     TABLES,
-    RollupTable,
-    bucket_of,
 )
 
 HOUR_DIGITS = len("2026-01-31T12")
@@ -46,14 +41,14 @@ _NOT_BUILT = Progress(AFTER_ALL, "")
 
 def read_progress(connection: sqlite3.Connection) -> Progress:
     """Return how far the rollups are built. Raises ``sqlite3.Error``."""
-    if not _has_rollups(connection):
+    if not has_rollups(connection):
         return _NOT_BUILT
     # An earlier version has no column ``days_from``: its tables cover the rows from the first one on. A version
     # without ``client_ids_from`` has no table of them, and no one looks there.
     return Progress(*connection.execute("SELECT * FROM rollup_progress").fetchone())
 
 
-def _has_rollups(connection: sqlite3.Connection) -> bool:
+def has_rollups(connection: sqlite3.Connection) -> bool:
     """Return False for a ledger that an older version has used last, before a gateway has opened it."""
     names = [table.name for table in TABLES]
     sql = f"SELECT count(*) FROM sqlite_schema WHERE name IN ({', '.join('?' * len(names))})"  # noqa: S608
@@ -146,127 +141,3 @@ def _find_moment(connection: sqlite3.Connection, begin: str, end: str, rows: int
 
 def _hour(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat()[:HOUR_DIGITS]
-
-
-# Comparison and repair.
-
-
-class WrongPeriod(NamedTuple):
-    """An hour or a day of a table whose sums differ from the rows."""
-
-    table: RollupTable
-    period: str
-
-
-def find_wrong(connection: sqlite3.Connection) -> Iterator[WrongPeriod]:
-    """Return each hour and each day that differs from the rows. Raises ``sqlite3.Error``.
-
-    In a transaction of ``connection``, everything is read at one moment.
-    """
-    if not _has_rollups(connection):
-        return
-    progress = read_progress(connection)
-    for table in TABLES:
-        find = _find_wrong_distributions if table.buckets else _find_wrong_sums
-        for period in find(connection, table, progress):
-            yield WrongPeriod(table, period)
-
-
-def _find_wrong_distributions(
-    connection: sqlite3.Connection, table: RollupTable, progress: Progress
-) -> Iterator[str]:
-    """Return the hours or days of a table with distributions that differ from the rows."""
-    begin, end = _coverage(table, progress)
-    digits = HOUR_DIGITS if table.period == "hour" else DAY_DIGITS
-    periods = connection.execute(
-        f"SELECT {table.period} FROM {table.name} UNION"  # noqa: S608
-        " SELECT substr(created_at, 1, ?) FROM usage WHERE created_at >= ? AND created_at < ?",
-        (digits, begin, end),
-    )
-    for (period,) in periods:
-        kept = _read_period(connection, table, period)
-        if kept != _sum_period(connection, table, *_bounds(table, period, progress)):
-            yield period
-
-
-def _find_wrong_sums(connection: sqlite3.Connection, table: RollupTable, progress: Progress) -> Iterator[str]:
-    """Return the hours or days of a table without distributions that differ from the rows."""
-    for (period,) in connection.execute(_wrong_periods(table), _coverage(table, progress)):
-        yield period
-
-
-def repair(connection: sqlite3.Connection, wrong: WrongPeriod) -> None:
-    """Count the rows of a period again, in one transaction. Raises ``sqlite3.Error``."""
-    table, period = wrong
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(f"DELETE FROM {table.name} WHERE {table.period} = ?", (period,))  # noqa: S608
-        connection.execute(table.build(), _bounds(table, period, read_progress(connection)))
-
-
-def _bounds(table: RollupTable, period: str, progress: Progress) -> tuple[str, str]:
-    """Return the moments between which a table covers the rows of a period."""
-    begin, end = _coverage(table, progress)
-    return max(period, begin), min(period + AFTER_ALL, end)
-
-
-def _coverage(table: RollupTable, progress: Progress) -> tuple[str, str]:
-    """Return the moments between which a table covers all rows."""
-    if table is HOURS:
-        return progress.hours_from, AFTER_ALL
-    return progress.days_from, progress.days_until
-
-
-type _Groups = dict[tuple[str, ...], tuple[Sequence[int], Sequence[Mapping[str, int]]]]
-"""The sums and the filled buckets of each group."""
-
-
-def _read_period(connection: sqlite3.Connection, table: RollupTable, period: str) -> _Groups:
-    columns = ", ".join(table.columns)
-    rows = connection.execute(f"SELECT {columns} FROM {table.name} WHERE {table.period} = ?", (period,))  # noqa: S608
-    return {
-        key: (sums, [json.loads(one) for one in buckets])
-        for key, sums, buckets in (_split(table, row) for row in rows)
-    }
-
-
-def _sum_period(connection: sqlite3.Connection, table: RollupTable, begin: str, end: str) -> _Groups:
-    sums = [f"sum({value})" for value in table.sums.values()]
-    # One list of all calls' buckets. Calls without the duration are not in it.
-    buckets = [
-        f"group_concat(iif({value} IS NULL, NULL, {bucket_of(value)}))" for value in table.buckets.values()
-    ]
-    rows = connection.execute(
-        f"SELECT {', '.join([*table.groups.values(), *sums, *buckets])} FROM usage AS call"  # noqa: S608
-        f" WHERE call.created_at >= ? AND call.created_at < ? GROUP BY {', '.join(table.groups.values())}",
-        (begin, end),
-    )
-    return {
-        key: (sums, [Counter(one.split(",")) if one else {} for one in buckets])
-        for key, sums, buckets in (_split(table, row) for row in rows)
-    }
-
-
-def _split(
-    table: RollupTable, row: tuple[Any, ...]
-) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Any, ...]]:
-    groups = len(table.groups)
-    sums = groups + len(table.sums)
-    return row[:groups], row[groups:sums], row[sums:]
-
-
-def _wrong_periods(table: RollupTable) -> str:
-    """Return the SQL for the hours or days of a table that differ from the rows between two moments."""
-    values = [*table.groups.values(), *(f"sum({value})" for value in table.sums.values())]
-    recorded = (
-        f"SELECT {', '.join(values)} FROM usage AS call"  # noqa: S608
-        f" WHERE call.created_at >= ? AND call.created_at < ?"
-        f" GROUP BY {', '.join(table.groups.values())}"
-    )
-    columns = ", ".join(table.columns)
-    kept = f"SELECT {columns} FROM {table.name}"  # noqa: S608
-    return (
-        f"WITH recorded ({columns}) AS MATERIALIZED ({recorded})"  # noqa: S608
-        f" SELECT {table.period} FROM (SELECT * FROM recorded EXCEPT {kept})"
-        f" UNION SELECT {table.period} FROM ({kept} EXCEPT SELECT * FROM recorded) ORDER BY 1"
-    )

@@ -15,7 +15,7 @@ from addon.store.ledger.audit import find_audit_gaps
 from addon.store.ledger.calls_by_id import count_wrong_ids
 from addon.store.ledger.price_check import find_wrong_costs
 from addon.store.ledger.recount import CounterTotals, recount
-from addon.store.ledger.rollups import find_wrong
+from addon.store.ledger.rollup_check import find_wrong
 from addon.store.ledger.rows import CALL
 from addon.store.redis.keys import counter_of, keys_of
 from addon.store.redis.rebuild import sum_holds

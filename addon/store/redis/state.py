@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from addon.store.ledger.archives import has_archives
 from addon.store.ledger.file import LedgerFile
 from addon.store.protocol import StoreUnavailable
 from addon.store.rates.redis.scripts import Script
@@ -57,12 +58,14 @@ _MISSING = ("missing", ["missing"])
 """The answer of scripts when a workspace has no state."""
 
 _HAS_NO_ROWS = "NOT EXISTS (SELECT 1 FROM usage) AND NOT EXISTS (SELECT 1 FROM wallet_entries)"
+_HAS_NO_ARCHIVES = " AND NOT EXISTS (SELECT 1 FROM archives)"
 
 
 def read_identity(connection: sqlite3.Connection) -> LedgerIdentity:
     """Return the identity of the ledger. Raises ``sqlite3.Error``."""
+    condition = _HAS_NO_ROWS + (_HAS_NO_ARCHIVES if has_archives(connection) else "")
     ledger_id, state, is_empty = connection.execute(
-        f"SELECT id, redis_state, {_HAS_NO_ROWS} FROM ledger"  # noqa: S608
+        f"SELECT id, redis_state, {condition} FROM ledger"  # noqa: S608
     ).fetchone()
     return LedgerIdentity(ledger_id, state, bool(is_empty))
 

@@ -14,9 +14,9 @@ from rig.large import large_only
 from rig.ledger import locked_by_another, make_row, second_connection
 from rig.sqlite_stores import open_settle_and_close
 
-from addon.store.ledger import rollup_builder
 from addon.store.ledger.rollup_builder import LOOK_S, RollupBuilder
-from addon.store.ledger.rollups import find_wrong, read_progress
+from addon.store.ledger.rollup_check import find_wrong
+from addon.store.ledger.rollups import read_progress
 
 ROWS = 20_000
 
@@ -161,20 +161,3 @@ def test_a_killed_build_goes_on_where_it_was_and_counts_no_row_twice(upgraded: P
     assert kills
     build_all(upgraded)
     assert_built(upgraded)
-
-
-@pytest.mark.parametrize(("took_s", "factor"), [(0.4, 2), (0.7, 1)])
-def test_a_step_that_takes_about_its_time_stays_as_large_as_it_is(
-    upgraded: Path, took_s: float, factor: int
-) -> None:
-    now_s = [0.0]
-
-    def pass_time() -> float:
-        now_s[0] += took_s * rollup_builder._STEP_S
-        return now_s[0]
-
-    builder = RollupBuilder(upgraded, time_s=pass_time)
-    before = builder._rows
-    builder.step()
-    builder.close()
-    assert builder._rows == factor * before

@@ -15,8 +15,9 @@ from sqlite_utils import Database, Migrations
 from addon.store.ledger.early_migration_steps import LARGEST, m0007_rollups
 from addon.store.ledger.migration_steps import STEPS
 from addon.store.ledger.migrations import migrate
+from addon.store.ledger.rollup_check import find_wrong, repair
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS, BUCKETS, ENDED_TABLES, TABLES
-from addon.store.ledger.rollups import Progress, build_step, find_wrong, read_progress, repair
+from addon.store.ledger.rollups import Progress, build_step, read_progress
 
 CHANGES = st.lists(
     st.one_of(
