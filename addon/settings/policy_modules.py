@@ -54,6 +54,7 @@ OWN_MODULES: Final = frozenset(
             "refusal",
             "request_facts",
             "resend",
+            "retention",
             "review",
         ),
         *(

@@ -5,6 +5,7 @@
 | ``file``, ``before``, ``after`` | the file has the digest ``after``; not, when it has ``before`` |
 | ``entry``, ``at``, ``in_redis`` | the wallet has this entry of this time |
 | ``replaced``, ``inode`` | the file ``replaced`` is another one than the one with this inode |
+| ``archived``, ``sha256`` | the record of the month has this digest |
 | none | that can't be found out |
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from addon.edits.workspace_files import hash_content
+from addon.store.ledger.archives import find_archive
 from addon.store.ledger.report import find_entry
 from policies.utc_time import format_utc
 
@@ -25,6 +27,9 @@ def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
     """Return whether a change was made. Raises ``sqlite3.Error``."""
     if "entry" in evidence:
         return _judge_entry(ledger, evidence)
+    if "archived" in evidence:
+        archive = find_archive(ledger, evidence["archived"])
+        return "made" if archive and archive.file_sha256 == evidence["sha256"] else "not made"
     return judge_files(evidence) or "unknown"
 
 

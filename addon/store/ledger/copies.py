@@ -29,6 +29,11 @@ class CopyFailed(sqlite3.OperationalError):
     """The ledger could not be copied before a change of its tables, so nothing was changed."""
 
 
+def partial_name(target: Path) -> Path:
+    """Return the name under which a file is written until it is whole."""
+    return target.with_name(f".{target.name}.partial")
+
+
 @contextmanager
 def private_file(target: Path) -> Iterator[Path]:
     """Give an empty file next to ``target``, which only its owner and one process may use. Remove it at the end.
@@ -36,7 +41,7 @@ def private_file(target: Path) -> Iterator[Path]:
     It has a fixed name, so the file of a killed process is used again. Raises OSError, ``BlockingIOError`` while
     another process has it.
     """
-    partial = target.with_name(f".{target.name}.partial")
+    partial = partial_name(target)
     descriptor = os.open(partial, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

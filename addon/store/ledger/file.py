@@ -28,6 +28,7 @@ from typing import Any
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.runtime.folder_lock import locked
+from addon.store.ledger.archives import find_month_of_file
 from addon.store.ledger.connection import (
     NEVER_WRITABLE,
     is_locked,
@@ -97,8 +98,17 @@ class LedgerFile:
             # When several processes switch a new file to WAL at once, SQLite fails instead of waiting for the lock.
             with locked(path.parent):
                 self.connection = open_connection(path)
+                self._require_ledger()
                 opened = os.stat(self._path)
                 self._identity = opened.st_dev, opened.st_ino
+
+    def _require_ledger(self) -> None:
+        """Raise ``StoreUnavailable`` for an archive: nothing is ever written into one."""
+        if month := find_month_of_file(self.connection):
+            self.connection.close()
+            raise StoreUnavailable(
+                f"{self.path}: is the archive of {month}; [paths] database names the ledger"
+            )
 
     def disable_busy_timeout(self) -> None:
         """Let SQLite report a lock at once from now on. A locked file then blocks no other call."""

@@ -63,6 +63,7 @@ ELSEWHERE = {
     "init": "a move, else there is no ledger yet: tests/unit/commands/test_init_move.py",
     "ledger drain": "needs Redis: tests/unit/commands/test_ledger_redis.py",
     "state rebuild": "needs Redis: tests/unit/commands/test_state.py",
+    "ledger archive": "needs calls of months that ended: tests/unit/commands/test_ledger_archive.py",
     "serve": "a first run: tests/unit/commands/test_serve_first_run.py",
 }
 

@@ -14,6 +14,7 @@ from rig.large import large_only
 from rig.ledger import locked_by_another, make_row, second_connection
 from rig.sqlite_stores import open_settle_and_close
 
+from addon.store.ledger import rollup_builder
 from addon.store.ledger.rollup_builder import LOOK_S, RollupBuilder
 from addon.store.ledger.rollup_check import find_wrong
 from addon.store.ledger.rollups import read_progress

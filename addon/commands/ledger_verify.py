@@ -1,0 +1,104 @@
+"""``tollgate ledger verify``: the checks of the ledger, or of an archive. Source: docs/commands.md."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.options import conf_option, listing_options
+from addon.commands.output import Form
+from addon.commands.readers import open_ledger, require_redis_url
+from addon.settings.conf_schema import ProxyConf
+from addon.settings.settings import load_conf
+from addon.store.ledger.audit_chain import Chain, read_chain
+from addon.store.ledger.price_check import count_not_kept
+from addon.store.ledger.report import count_rows
+from addon.store.ledger.verify import verify as verify_file
+from addon.store.ledger.verify import verify_redis
+from addon.text.table import Table
+from addon.text.table_formats import format_csv, format_json
+from addon.text.unprintable import escape_unprintable
+
+
+def _parse_head(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not re.fullmatch("[0-9a-f]{64}", text):
+        raise click.BadParameter("must be the 64 hexadecimal digits of a head", context, option)
+    return text
+
+
+@click.command()
+@click.option(
+    "--head",
+    metavar="HASH",
+    callback=_parse_head,
+    help="Check that the audit log still has the line with this hash, which an earlier check printed.",
+)
+@listing_options
+@conf_option
+def verify(head: str | None, form: Form, conf_file: Path) -> None:
+    """Check that calls, counters, wallets and holds agree to the nano-dollar. Exit with status 1 if not.
+
+    Check the chain of the audit log, too, and print its head.
+    """
+    with report_errors():
+        conf = load_conf(conf_file)
+        path = conf.paths.database
+        exists = path.exists() or conf.state.backend == "redis"
+        checked, discrepancies = _verify_ledger(conf)
+        with open_ledger(path) as connection:
+            chain, not_kept = read_chain(connection, head), count_not_kept(connection)
+    if head is not None and chain.wanted_line is None:
+        discrepancies.append(f"audit: {head} is not in the chain: lines before it were changed or cut off")
+    if form == "json":
+        of_chain = {"audit_head": chain.head, "audit_line": chain.line, "wanted_line": chain.wanted_line}
+        found = {"checked": checked, "prices_not_kept": not_kept, "discrepancies": discrepancies}
+        click.echo(format_json({**found, **of_chain}))
+    elif form == "csv":
+        click.echo(format_csv(Table(("discrepancy",), [(line,) for line in discrepancies])), nl=False)
+    elif exists or discrepancies:
+        lines = map(escape_unprintable, discrepancies)
+        counts = describe_counts(checked, discrepancies)
+        click.echo("\n".join([*lines, *_describe_not_kept(not_kept), counts, *_describe_chain(chain)]))
+    else:
+        click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
+    if discrepancies:
+        sys.exit(1)
+
+
+def _describe_not_kept(calls: int) -> Sequence[str]:
+    return (
+        [f"{calls} calls of earlier versions have no kept prices: their costs were left out"] if calls else []
+    )
+
+
+def _describe_chain(chain: Chain) -> Sequence[str]:
+    found = (
+        [f"the audit log has that hash in line {chain.wanted_line}"] if chain.wanted_line is not None else []
+    )
+    return [*found, f"head of the audit log: {chain.head}, line {chain.line}"] if chain.line else found
+
+
+def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
+    """Return the number of each kind that was checked, and the discrepancies."""
+    path = conf.paths.database
+    if conf.state.backend == "redis":
+        with report_ledger_errors(path):
+            discrepancies = asyncio.run(verify_redis(require_redis_url(conf), path))
+        with open_ledger(path) as connection:
+            checked = count_rows(connection)
+        # Counters and holds are in Redis, so they are not counted here.
+        return {
+            name: checked[name]
+            for name in ("calls", "wallet_entries", "wallets", "price_sets", "refusals", "audit_lines")
+        }, discrepancies
+    with open_ledger(path) as connection:
+        return count_rows(connection), verify_file(connection)
+
+
+def describe_counts(counts: Mapping[str, int], discrepancies: Sequence[str]) -> str:
+    listed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+    return f"{listed}: {len(discrepancies) or 'no'} discrepancies"

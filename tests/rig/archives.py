@@ -1,0 +1,120 @@
+"""Ledgers with calls of several months, and runs of archiving that end after any step."""
+
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from addon.edits.recording import ChangeRecord, Recording
+from addon.store.ledger.archive_removal import Step
+from addon.store.ledger.archive_run import archive_months
+from addon.store.ledger.audit import AuditLine
+from addon.store.ledger.audit_spool import AuditSpool
+from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.file import LedgerFile
+from addon.store.ledger.report import find_totals, open_report
+from addon.store.ledger.rollups import build_step, is_behind
+from addon.store.ledger.verify import verify
+from addon.store.money.engine import Step as EngineStep
+from addon.store.money.settlements import credit, settle
+from addon.store.protocol import Settlement, WalletEntry
+from addon.store.sqlite.engine import SQLITE, run
+from policies.usage import Usage
+from rig.ledger import make_priced_row
+from rig.money import USD
+
+NOW = datetime(2026, 2, 20, 12, tzinfo=UTC)
+BEFORE = "2026-02"
+MONTHS = ("2025-12", "2026-01")
+USERS = ("ann@example.com", "ben@example.com")
+
+
+def make_call(number: int, created_at: datetime, **changes: Any) -> dict[str, Any]:
+    """Return the row of a call that costs what its counts cost."""
+    usage = Usage(prompt_tokens=number, completion_tokens=2, total_tokens=number + 2)
+    cost = number + 2
+    priced = {"usage": usage, "wholesale_nanousd": cost // 1000, "retail_nanousd": cost // 1000}
+    row = make_priced_row(f"call-{number}", **priced, created_at=created_at)
+    who = {"workspace": ("acme", "beta")[number % 2], "key_id": ("ci", "web")[number // 2 % 2]}
+    named = {"end_user": USERS[number % 2], "client_request_id": f"{USERS[number % 2]}/{number}"}
+    return {**row, **who, **named, **changes}
+
+
+def write_call(ledger: Path, row: dict[str, Any]) -> None:
+    """Write a call as a gateway does. Its wallet paid for it."""
+    with closing(LedgerFile(ledger)) as file:
+        file.transact(lambda connection: run(connection, _settle(row)))
+
+
+def _settle(row: dict[str, Any]) -> EngineStep[None]:
+    return settle([Settlement(row, from_wallet=True)], SQLITE)
+
+
+def make_ledger(ledger: Path, calls: int = 45) -> None:
+    """Make a ledger with calls from December to February, a credit in each workspace, and refusals."""
+    begin = datetime(2025, 12, 3, 7, tzinfo=UTC)
+    with closing(LedgerFile(ledger)) as file:
+        for workspace in ("acme", "beta"):
+            entry = WalletEntry(f"{workspace}/invoice", begin, workspace, 5 * USD, "invoice")
+            file.transact(lambda connection, entry=entry: run(connection, credit([entry], SQLITE)))
+        for number in range(1, calls + 1):
+            row = make_call(number * 1000, begin + timedelta(hours=1790 * number / calls))
+            file.transact(lambda connection, row=row: run(connection, _settle(row)))
+        file.connection.execute(
+            "INSERT INTO refusals VALUES ('2025-12-03T07', 'acme', 'ci', 'bad_request', 3)"
+        )
+        while is_behind(file.connection, NOW):
+            build_step(file.connection, NOW, 100)
+
+
+def archive(ledger: Path, folder: Path, before: str = BEFORE) -> Iterator[Step]:
+    """Archive as the command does."""
+    spool = AuditSpool(ledger)
+
+    def record(change: ChangeRecord) -> AbstractContextManager[Recording]:
+        line = AuditLine("command", "", "", "ledger archive", "", None, change.text, "alice")
+        return spool.record(line, change.evidence)
+
+    yield from archive_months(ledger, folder, before, record, NOW)
+    spool.drain(1)
+
+
+def archive_until_killed(ledger: Path, folder: Path, steps: int) -> bool:
+    """Archive in a process that is killed after so many steps. Return whether it ended before."""
+    child = os.fork()
+    if child == 0:
+        try:
+            for number, _ in enumerate(archive(ledger, folder), 1):
+                if number == steps:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the run failed"
+    return not os.WIFSIGNALED(status)
+
+
+def read_sums(ledger: Path) -> dict[str, Any]:
+    """Return all that must stay as it is: totals, counters, refusals and wallets. The ledger verifies."""
+    with open_report(ledger) as connection:
+        assert verify(connection) == []
+        groups = ("workspace", "key", "model", "provider", "status", "day", "hour")
+        totals = {by: find_totals(connection, by, Filter(), None).rows for by in groups}
+        counters = connection.execute("SELECT * FROM spend ORDER BY 1, 2").fetchall()
+        return {
+            **totals,
+            "spend": counters,
+            "refusals": connection.execute("SELECT * FROM refusals").fetchall(),
+        }
+
+
+def read_calls(file: Path) -> list[dict[str, Any]]:
+    """Return the calls of a ledger or an archive, by their ids."""
+    with open_report(file) as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute("SELECT * FROM usage ORDER BY id")]
