@@ -112,6 +112,14 @@ async def test_any_other_status_is_read_as_an_error(dispatched: Any, stream: boo
     assert reader.failure.status == (status if status >= 400 else 502)
 
 
+@pytest.mark.parametrize("status", [199, 300])
+async def test_an_answer_with_any_other_status_is_none(dispatched: Any, status: int) -> None:
+    call = await dispatched()
+    reader = open_reader(call, call.attempt, head(status), NOW)
+    assert (reader.feed(WHOLE), reader.finish()) == (b"", b"")
+    assert reader.failure
+
+
 @pytest.mark.parametrize(
     ("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("GZIP", gzip.compress)]
 )

@@ -41,6 +41,15 @@ def test_heartbeats_between_two_pieces_count_from_the_first_of_them(make: MakeCa
     assert len(after_pieces) == IDLE_TIMEOUT_S // HEARTBEAT_S
 
 
+def test_a_stream_whose_pieces_come_in_time_has_no_heartbeats(tmp_path: Path) -> None:
+    longest_pause_s = 7  # The simulated provider never pauses longer.
+    settings = write_settings(tmp_path / "settings", heartbeat_s=longest_pause_s)
+    outcome = CallMaker(settings, tmp_path / "tollgate.db").make("slow", STREAMED)
+    [run], [answer] = outcome.result.runs, outcome.result.answers
+    assert run.took_s > 2 * longest_pause_s
+    assert (answer.status, answer.body.count(HEARTBEAT)) == (200, 0)
+
+
 def test_a_whole_answer_has_no_heartbeats(make: MakeCalls) -> None:
     outcome = make("silent", WHOLE)
     [run], [answer] = outcome.result.runs, outcome.result.answers

@@ -89,8 +89,11 @@ async def test_spawned_work_outlives_the_task_that_began_it(deps: Dependencies) 
 
 
 def test_close_waits_for_the_last_calls_within_a_bound(settings: Settings, tmp_path: Path) -> None:
-    async def main(world: World) -> tuple[float, float]:
+    async def main(world: World) -> tuple[float, float, float]:
         deps = make_dependencies(settings, tmp_path / "tollgate.db", world.clock)
+        began_s = world.loop.time()
+        await deps.in_flight.close()
+        idle_s = world.loop.time() - began_s
         ending = await call_at(Stage.ADMITTED, deps, KEY)
         world.loop.call_later(CLOSING_TIMEOUT_S / 2, deps.in_flight.refuse, ending, 400, "bad_request")
         began_s = world.loop.time()
@@ -102,10 +105,10 @@ def test_close_waits_for_the_last_calls_within_a_bound(settings: Settings, tmp_p
         gave_up_s = world.loop.time() - began_s
         await deps.pool.close()
         await deps.store.close()
-        return waited_s, gave_up_s
+        return idle_s, waited_s, gave_up_s
 
     ran = simulate(1, main)
-    assert ran.result == (pytest.approx(CLOSING_TIMEOUT_S / 2), pytest.approx(CLOSING_TIMEOUT_S))
+    assert ran.result == (0, pytest.approx(CLOSING_TIMEOUT_S / 2), pytest.approx(CLOSING_TIMEOUT_S))
     assert [error.splitlines()[0] for error in ran.errors] == [
         "tollgate.in_flight: 1 calls did not end; their holds end with this process"
     ]
