@@ -85,12 +85,10 @@ class LedgerPlace(NamedTuple):
     waiting_workspaces: int
 
 
-class Store(Protocol):
-    """The interface of a store. Its methods belong to one event loop; every process opens its own store.
+class Rates(Protocol):
+    """What is fast, and may be forgotten: the tokens of workspaces and the circuits of providers.
 
-    Each method is one atomic step, however many processes work on the same data. A call uses ``take_token`` and
-    ``hold``, or ``take_and_hold`` instead of both, ``move_hold`` for each attempt after the first, then ``settle`` or
-    ``void``. All of these raise ``StoreUnavailable``. Source: docs/limits.md, docs/ledger.md.
+    Its methods belong to one event loop; every process opens its own. Source: docs/limits.md.
     """
 
     @property
@@ -105,51 +103,6 @@ class Store(Protocol):
 
         A token is back 60 s after it was taken, by the store's own clock.
         """
-
-    async def hold(self, request: HoldRequest) -> Hold | Denial:
-        """Check the limits and place the hold in one step.
-
-        When the process ends before the call does, another process settles the hold with its ``interrupted_row``. An
-        id is held once: a second request returns the hold that exists.
-        """
-
-    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
-        """Do ``take_token`` and then, when there was a token, ``hold``, in one step."""
-
-    async def move_hold(self, request: HoldRequest) -> Hold | Denial:
-        """Replace a call's hold with that of its next attempt, in one step.
-
-        The limits are checked as if the call held nothing. ``request`` has the id, time, workspace and key of a call
-        that this process holds. A second request returns the hold that was placed. After a ``Denial`` or an error the
-        call still has a hold: the old one or, when that is not known, the new one. A call that was sent needs a ledger
-        row, so its hold stays until ``settle``. Raise ``CallNotHeld`` when the call has no hold here: it ended, or its
-        process counted as dead.
-        """
-
-    async def settle(self, settlement: Settlement) -> None:
-        """Replace a call's hold by its ledger row and its real cost. A second call for the same id changes nothing.
-
-        When the process counted as dead and its call was settled as interrupted, this row replaces the interrupted
-        one. When the store can't write now, it raises ``StoreUnavailable``, keeps the settlement and writes it later;
-        after any other error it does the same. Raise ``IllegalRowError`` and release the hold when the row can never
-        be written.
-        """
-
-    async def void(self, call_id: str) -> None:
-        """Release the hold of a call that was not sent, if it has one. When that fails now, it is done later."""
-
-    async def credit(self, entry: WalletEntry) -> bool:
-        """Put money into a wallet and return whether the entry is new.
-
-        Raise ``IllegalRowError`` when it can never be written.
-        """
-
-    @property
-    def owns_ledger(self) -> bool:
-        """Whether calls are recorded in the ledger of this machine."""
-
-    async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:
-        """Return the nano-USD and the calls of each counter of the workspace. Holds of calls in flight do not count."""
 
     @property
     def known_circuits(self) -> Collection[str]:
@@ -186,6 +139,61 @@ class Store(Protocol):
     def open_circuits(self) -> frozenset[str]:
         """Return the circuits and the shared providers that are reported as open, as ``maintain`` last read them."""
 
+    async def maintain(self) -> None:
+        """Read the circuits that all processes share."""
+
+    async def check(self) -> None:
+        """Prove that tokens can be taken."""
+
+    async def close(self) -> None:
+        """Close the database. A second call does nothing."""
+
+
+class Money(Protocol):
+    """What may never be forgotten: holds, counters, rows and wallets. Each method is one atomic step.
+
+    A call uses ``hold``, ``move_hold`` for each attempt after the first, then ``settle`` or ``void``. Source:
+    docs/limits.md, docs/ledger.md.
+    """
+
+    async def hold(self, request: HoldRequest) -> Hold | Denial:
+        """Check the limits and place the hold in one step.
+
+        When the process ends before the call does, another process settles the hold with its ``interrupted_row``. An
+        id is held once: a second request returns the hold that exists.
+        """
+
+    async def move_hold(self, request: HoldRequest) -> Hold | Denial:
+        """Replace a call's hold with that of its next attempt, in one step.
+
+        The limits are checked as if the call held nothing. ``request`` has the id, time, workspace and key of a call
+        that this process holds. A second request returns the hold that was placed. After a ``Denial`` or an error the
+        call still has a hold: the old one or, when that is not known, the new one. A call that was sent needs a ledger
+        row, so its hold stays until ``settle``. Raise ``CallNotHeld`` when the call has no hold here: it ended, or its
+        process counted as dead.
+        """
+
+    async def settle(self, settlement: Settlement) -> None:
+        """Replace a call's hold by its ledger row and its real cost. A second call for the same id changes nothing.
+
+        When the process counted as dead and its call was settled as interrupted, this row replaces the interrupted
+        one. When the store can't write now, it raises ``StoreUnavailable``, keeps the settlement and writes it later;
+        after any other error it does the same. Raise ``IllegalRowError`` and release the hold when the row can never
+        be written.
+        """
+
+    async def void(self, call_id: str) -> None:
+        """Release the hold of a call that was not sent, if it has one. When that fails now, it is done later."""
+
+    async def credit(self, entry: WalletEntry) -> bool:
+        """Put money into a wallet and return whether the entry is new.
+
+        Raise ``IllegalRowError`` when it can never be written.
+        """
+
+    async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:
+        """Return the nano-USD and the calls of each counter of the workspace. Holds of calls in flight do not count."""
+
     def count_refusal(self, workspace: str, key_id: str, code: str) -> None:
         """Count a call that was not sent upstream; workspace and key are empty if its key was not valid.
 
@@ -193,10 +201,25 @@ class Store(Protocol):
         """
 
     async def maintain(self) -> None:
-        """Settle the holds of dead processes, write what is pending, and read the circuits that all processes share."""
+        """Settle the holds of dead processes, and write what is pending."""
 
     async def check(self) -> None:
-        """Write what is pending, and prove that the store can be written."""
+        """Write what is pending, and prove that the database can be written."""
 
     async def close(self) -> None:
         """Write what is pending, log what can't be written, and close the database. A second call does nothing."""
+
+
+class Store(Rates, Money, Protocol):
+    """The interface of a store: rates and money, in one database or in two.
+
+    Each method is one atomic step, however many processes work on the same data. A call uses ``take_token`` and
+    ``hold``, or ``take_and_hold`` instead of both. All of these raise ``StoreUnavailable``.
+    """
+
+    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
+        """Do ``take_token`` and then, when there was a token, ``hold``, in one step where both are in one database."""
+
+    @property
+    def owns_ledger(self) -> bool:
+        """Whether calls are recorded in the ledger of this machine."""

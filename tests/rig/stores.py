@@ -7,15 +7,22 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import psycopg
 import redis
 from msgspec.structs import replace
+from psycopg.rows import dict_row
 from pydantic import SecretStr
 
 from addon.runtime.clock import SYSTEM_CLOCK, monotonic_us
+from addon.store.ledger.recount import CounterTotals, recount
 from addon.store.ledger.report import ledger_counters
 from addon.store.ledger.verify import verify, verify_redis
+from addon.store.money.engine import Asked, Statement
+from addon.store.money.postgres.engine import POSTGRES
+from addon.store.money.postgres.money import PostgresMoney
+from addon.store.paired import PairedStore
 from addon.store.protocol import HoldRequest, Settlement, Store, WalletEntry
 from addon.store.rates.redis.keys import CIRCUITS
 from addon.store.redis.keys import keys_of
@@ -27,7 +34,7 @@ from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_count
 from policies.prices import Prices
 from policies.spend import CounterUse, Denial, Hold, MaxCost
 from rig.bounds import BOUND_S
-from rig.ledger import make_priced_row, make_row
+from rig.ledger import locked_by_another, make_priced_row, make_row
 from rig.redis_server import NO_RETRY
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -109,15 +116,20 @@ class StoreLocation:
     """A location where any number of stores of one kind can be opened, in any process. They share their data.
 
     With ``client`` and ``reader``, it reads Redis and the file over these connections. Without them, each read opens a
-    new one.
+    new one. With ``postgres``, money is in that PostgreSQL, and the file has the rates.
     """
 
     path: Path
     url: str | None = None
     client: redis.Redis | None = None
     reader: sqlite3.Connection | None = None
+    postgres: str | None = None
 
     def open(self) -> Store:
+        if self.postgres:
+            money = PostgresMoney(SecretStr(self.postgres))
+            money._leases.quiet_s = 0
+            return PairedStore(SqliteStore(self.path), money)
         return RedisStore(self.path, SecretStr(self.url)) if self.url else SqliteStore(self.path)
 
     def used(self, counter: Counter) -> CounterUse:
@@ -213,16 +225,41 @@ class StoreLocation:
             return sorted(client.hkeys(CIRCUITS))
 
     async def discrepancies(self) -> list[str]:
+        if self.postgres:
+            with psycopg.connect(self.postgres) as ledger:
+                counted = recount(cast("sqlite3.Connection", ledger))
+                spent = ledger.execute("SELECT scope, period, spent_nanousd, requests FROM spend").fetchall()
+            stored = {Counter(*row[:2]): CounterTotals(*row[2:]) for row in spent}
+            return [
+                f"{counter}: {stored.get(counter)}, recounted {counted.get(counter)}"
+                for counter in stored.keys() | counted.keys()
+                if stored.get(counter, CounterTotals()) != counted.get(counter, CounterTotals())
+            ]
         if self.url:
             return await verify_redis(SecretStr(self.url), self.path)
         with self._connected() as connection:
             return verify(connection)
 
-    def select(self, sql: str) -> list[sqlite3.Row]:
+    def select(self, sql: str) -> Sequence[Any]:
+        if self.postgres:
+            with psycopg.connect(self.postgres, row_factory=dict_row) as ledger:
+                return ledger.execute(sql.removesuffix(" ORDER BY rowid")).fetchall()  # type: ignore[arg-type]
         with self._connected() as connection:
             cursor = connection.cursor()
             cursor.row_factory = sqlite3.Row  # type: ignore[assignment]
             return cursor.execute(sql).fetchall()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep the stores from writing counts of refusals in the block, and with SQLite from writing anything."""
+        if not self.postgres:
+            with locked_by_another(self.path):
+                yield
+            return
+        with psycopg.connect(self.postgres) as ledger:
+            ledger.execute("LOCK TABLE refusal_batches")
+            yield
+            ledger.rollback()
 
     def _redis(self) -> AbstractContextManager[redis.Redis]:
         if self.client:
@@ -243,12 +280,21 @@ class StoreLocation:
 
     @contextmanager
     def _reading(self) -> Iterator[Callable[[Limit, str, str], CounterUse]]:
-        if self.url:
+        if self.postgres:
+            with psycopg.connect(self.postgres, cursor_factory=psycopg.ClientCursor) as ledger:
+                yield lambda *asked: _read_postgres(ledger, *asked)
+        elif self.url:
             with redis_counters(SecretStr(self.url)) as read_used:
                 yield read_used
         else:
             with self._connected() as connection:
                 yield ledger_counters(connection)
+
+
+def _read_postgres(ledger: psycopg.Connection[Any], *asked: Any) -> CounterUse:
+    sql, values = POSTGRES.read_used([Asked(*asked)])
+    rows = ledger.execute(sql.replace("?", "%s"), values).fetchall()  # type: ignore[arg-type]
+    return POSTGRES.find_used(rows, 1)[0]
 
 
 def _asked(counter: Counter) -> tuple[Limit, str, str]:
@@ -271,6 +317,13 @@ def reason_of(decided: Hold | Denial) -> str | None:
 
 async def die(store: Store) -> None:
     """End a store like a process that dies: release its lock and close its connections, and do nothing else."""
+    if isinstance(store, PairedStore):
+        assert isinstance(store.money, PostgresMoney)
+        aged = "UPDATE leases SET renewed_at = renewed_at - interval '2 minutes' WHERE owner = ?"
+        await store.money._transactions.read(Statement(aged, (store.money._owner,)))
+        await store.money._transactions.close()
+        await store.rates.close()
+        return
     assert isinstance(store, RedisStore | SqliteStore)
     store._process.close()
     if isinstance(store, RedisStore):

@@ -94,11 +94,14 @@ def encode_row(row: Row) -> str:
 
 
 def make_storable(row: Row) -> dict[str, Any]:
-    """Return ``row`` with counts limited to ``LARGEST`` and lone surrogates, which are no valid text, replaced."""
+    """Return ``row`` with counts limited to ``LARGEST``, and text that no database may take replaced.
+
+    That is a lone surrogate, which is no valid text, and NUL, which PostgreSQL takes in no text.
+    """
     return {name: _storable_value(value) for name, value in row.items()}
 
 
 def _storable_value(value: Any) -> Any:
     if isinstance(value, int):
         return min(value, LARGEST)
-    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+    return value.replace("\0", "").encode(errors="replace").decode() if isinstance(value, str) else value

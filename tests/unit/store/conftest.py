@@ -1,4 +1,4 @@
-"""Fixtures for tests that run on both stores: SQLite and Redis."""
+"""Fixtures for tests that run on all stores: SQLite, Redis, and money in PostgreSQL."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -10,11 +10,12 @@ from rig.stores import OpenStore, StoreLocation
 from addon.store.protocol import Store
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     """The location where the stores of a test are opened."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else None
-    return StoreLocation(tmp_path / "var" / "tollgate.db", url)
+    postgres = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    return StoreLocation(tmp_path / "var" / "tollgate.db", url, postgres=postgres)
 
 
 @pytest.fixture

@@ -8,6 +8,9 @@ from rig.stores import StoreLocation
 from addon.store.protocol import Store
 from policies.circuit_breaker import FAILURES, FORGET_US, PROBE_US, REPORT_US, REST_US, WINDOW_US
 
+# Those of money alone have no tokens and no circuits.
+pytestmark = pytest.mark.parametrize("location", ["sqlite", "redis"], indirect=True)
+
 
 async def fail(store: Store, times: int, circuit: str = "OPENAI/payg/acme") -> None:
     for _ in range(times):

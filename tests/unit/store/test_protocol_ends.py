@@ -142,7 +142,7 @@ async def test_no_text_of_clients_or_providers_keeps_a_call_out_of_the_ledger(
     await store.settle(settlement("a", 10**17, **odd))
     await store.maintain()
     row = location.rows()["a"]
-    assert (row["end_user"], row["requested_model"], row["completion_tokens"]) == ("a?b", "x\0y", LARGEST)
+    assert (row["end_user"], row["requested_model"], row["completion_tokens"]) == ("a?b", "xy", LARGEST)
     assert row["retail_nanousd"] == location.used(EVER).spent_nanousd == LARGEST
     assert await location.discrepancies() == []
 

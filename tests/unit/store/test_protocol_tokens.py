@@ -7,6 +7,9 @@ from rig.stores import WORKSPACE, takes
 
 from addon.store.protocol import Store
 
+# Those of money alone have no tokens and no circuits.
+pytestmark = pytest.mark.parametrize("location", ["sqlite", "redis"], indirect=True)
+
 
 async def test_all_stores_together_get_only_the_tokens_of_the_bucket(store: Store, other: Store) -> None:
     assert [await takes(one, WORKSPACE, 3) for one in (store, other, store, other, store)] == [

@@ -56,7 +56,7 @@ async def test_a_file_that_can_not_be_written_keeps_them_counted(
     store: Store, location: StoreLocation
 ) -> None:
     store.count_refusal("acme", "ci", "not_found")
-    with locked_by_another(location.path):
+    with location.locked():
         with pytest.raises(StoreUnavailable):
             await store.maintain()
         store.count_refusal("acme", "ci", "not_found")

@@ -25,7 +25,9 @@ class Leases:
         self._server: tuple[str, str] | None = None
         self._renewals = 0
         self._renewed_s = float("-inf")
-        self._judges_from_s = float("-inf")
+        self._judges_from_s = float("inf")
+        self.quiet_s: float = LEASE_S
+        """How long this process judges nobody after its start and each outage: others may not have renewed yet."""
 
     async def write(self) -> None:
         """Write the lease: the cheapest write that proves that the server takes any."""
@@ -47,7 +49,7 @@ class Leases:
         if was_lost or now_s - self._renewed_s >= RENEW_S:
             if was_lost or now_s - self._renewed_s > LEASE_S / 2:
                 # Others could not renew theirs either.
-                self._judges_from_s = now_s + LEASE_S
+                self._judges_from_s = now_s + self.quiet_s
             await self.write()
         return was_lost
 
@@ -55,7 +57,7 @@ class Leases:
         """Return the owners of holds whose lease has ended."""
         if self._clock.monotonic_s() < self._judges_from_s:
             return ()
-        [rows] = await self._transactions.read(Statement(_DEAD, (LEASE_S, self._owner, LEASE_S)))
+        [rows] = await self._transactions.read(Statement(_DEAD, (LEASE_S, self._owner)))
         return [row[0] for row in rows]
 
     async def end(self) -> None:
@@ -63,6 +65,8 @@ class Leases:
         await self._transactions.read(Statement(_END, (self._owner,)))
 
     def _note(self, renewals: int, server: tuple[str, str]) -> None:
+        if self._server is None:
+            self._judges_from_s = self._clock.monotonic_s() + self.quiet_s
         self._renewals, self._server = renewals, server
         self._renewed_s = self._clock.monotonic_s()
 
@@ -78,10 +82,8 @@ _KNOWN: Final = "SELECT renewals FROM leases WHERE owner = ?"
 _SERVER: Final = """
     SELECT system_identifier::text, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) FROM pg_control_system()
 """
-# A server that began to serve within a lease has judged nobody: others may not have renewed theirs yet.
 _DEAD: Final = """
     SELECT DISTINCT owner FROM holds LEFT JOIN leases USING (owner)
     WHERE coalesce(renewed_at < clock_timestamp() - ? * interval '1 second', true) AND owner <> ?
-      AND pg_postmaster_start_time() < clock_timestamp() - ? * interval '1 second'
 """
 _END: Final = "DELETE FROM leases WHERE owner = ?"

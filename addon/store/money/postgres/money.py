@@ -5,6 +5,7 @@ keeps what it settled, and writes it again when the server is another one. Sourc
 """
 
 import logging
+import re
 import secrets
 from collections.abc import Hashable, Sequence
 from itertools import chain
@@ -57,9 +58,10 @@ class PostgresMoney(Money):
         try:
             return await self._transactions.do(make, thing, key, workspace=workspace, timeout_s=timeout_s)
         except psycopg.errors.CheckViolation as error:
-            if not (isinstance(thing, Settlement) and _has_no_partition(error)):
+            month = _month_of(thing) if isinstance(thing, Settlement) and _has_no_partition(error) else None
+            if month is None:
                 raise
-            await self._transactions.read(Statement(partition(thing.row["created_at"][: len("2026-11")])))
+            await self._transactions.read(Statement(partition(month)))
             return await self._transactions.do(make, thing, key, workspace=workspace, timeout_s=timeout_s)
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
@@ -152,6 +154,11 @@ class PostgresMoney(Money):
         found = error.diag if isinstance(error, psycopg.Error) else None
         where = found and (found.column_name or found.constraint_name)
         return f"{type(error).__name__}{f' of {where}' if where else ''}"
+
+
+def _month_of(settlement: Settlement) -> str | None:
+    found = re.match(r"\d{4}-(0[1-9]|1[0-2])-", str(settlement.row["created_at"]), re.ASCII)
+    return found and found[0][:-1]
 
 
 def _has_no_partition(error: psycopg.errors.CheckViolation) -> bool:

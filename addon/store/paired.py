@@ -1,0 +1,67 @@
+"""``PairedStore``: rates in one engine and money in another, such as Redis and PostgreSQL. Each step uses one of them.
+
+A rate may be forgotten, money may not. So where both are in one SQLite file, a call takes its token and places its
+hold in one step; here it takes the token first.
+"""
+
+from collections.abc import Collection
+
+from addon.store.protocol import HoldRequest, Money, NoToken, Rates
+from policies.spend import Denial, Hold
+
+
+class PairedStore:
+    """A ``Store`` of ``rates`` and ``money``."""
+
+    owns_ledger = True
+
+    def __init__(self, rates: Rates, money: Money) -> None:
+        self.rates, self.money = rates, money
+        self.empty_buckets = rates.empty_buckets
+        self.take_token = rates.take_token
+        self.record_attempt = rates.record_attempt
+        self.is_circuit_open = rates.is_circuit_open
+        self.circuit_allows = rates.circuit_allows
+        self.end_probe = rates.end_probe
+        self.open_circuits = rates.open_circuits
+        self.hold = money.hold
+        self.move_hold = money.move_hold
+        self.settle = money.settle
+        self.void = money.void
+        self.credit = money.credit
+        self.read_counters = money.read_counters
+        self.count_refusal = money.count_refusal
+
+    @property
+    def known_circuits(self) -> Collection[str]:
+        """See ``Rates.known_circuits``."""
+        return self.rates.known_circuits
+
+    @property
+    def probes(self) -> Collection[str]:
+        """See ``Rates.probes``."""
+        return self.rates.probes
+
+    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
+        """See ``Store.take_and_hold``. These are two steps: the token is gone where there is no hold."""
+        wait_us = await self.rates.take_token(request.workspace, limit_rpm)
+        return NoToken(wait_us) if wait_us else await self.money.hold(request)
+
+    async def maintain(self) -> None:
+        """See ``Store.maintain``. What fails in one does not keep the other from its work."""
+        try:
+            await self.money.maintain()
+        finally:
+            await self.rates.maintain()
+
+    async def check(self) -> None:
+        """See ``Store.check``."""
+        await self.money.check()
+        await self.rates.check()
+
+    async def close(self) -> None:
+        """See ``Store.close``."""
+        try:
+            await self.money.close()
+        finally:
+            await self.rates.close()
