@@ -8,6 +8,7 @@ from rig.redis_stores import Rig
 from rig.stores import die, price_fields, priced_request, reason_of, request, settlement
 
 from addon.store.protocol import StoreUnavailable
+from addon.store.redis import outbox
 from addon.store.redis.keys import LEASES
 from addon.store.redis.outbox import pack_call
 from addon.store.redis.session import drain
@@ -34,8 +35,8 @@ async def test_a_row_that_was_read_by_a_gateway_that_died_is_written_by_the_next
     store = await rig.open()
     await store.settle(settlement("a"))
     await die(store)
-    outbox = "tollgate:{acme}:outbox"
-    read = rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", outbox, ">")
+    stream = "tollgate:{acme}:outbox"
+    read = rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", stream, ">")
     assert read
     assert rig.location.rows() == {}
     assert await drain(SecretStr(rig.server.url), rig.location.path) == 1
@@ -115,16 +116,23 @@ async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig
     assert elsewhere.rows().keys() == {"later"}
 
 
-async def test_a_row_of_another_machine_is_written_once_it_is_announced(rig: Rig, tmp_path: Path) -> None:
+async def test_all_rows_of_another_machine_are_written_once_they_are_announced(
+    rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = await rig.open()
     for _ in range(2):
         await store.maintain()  # The first rounds look into all outboxes.
     far = await rig.open(rig.elsewhere(tmp_path))
-    await far.settle(settlement("far"))
-    await far.maintain()
+    far_ids = {f"far-{number}" for number in range(5)}
+    for call_id in far_ids:
+        await far.settle(settlement(call_id))
+    for _ in range(2):
+        await far.maintain()
     assert rig.location.rows() == {}
+    monkeypatch.setattr(outbox, "_BATCH", 2)
     await store.maintain()
-    assert rig.location.rows().keys() == {"far"}
+    assert rig.location.rows().keys() == far_ids
+    assert caplog.text.count("recorded in the ledger of another machine") == 1
 
 
 async def test_an_entry_that_can_not_be_written_blocks_no_other(
