@@ -99,11 +99,6 @@ async def test_an_answer_that_arrives_in_pieces_is_put_together(client: RedisCli
     assert await asyncio.gather(client.ask("ECHO", long), client.ask("ECHO", "b")) == [long, "b"]
 
 
-async def test_a_command_keeps_its_time_when_the_answer_before_it_comes(client: RedisClient) -> None:
-    asked = [client.ask("ECHO", "at once"), client.ask("BLPOP", "nothing", "0.1")]
-    assert await asyncio.gather(*asked) == ["at once", None]
-
-
 async def test_each_command_has_its_own_error(client: RedisClient) -> None:
     asked = [client.ask("ECHO", "a"), client.ask("NOSUCH"), client.ask("GET"), client.ask("ECHO", "b")]
     first, second, third, last = await asyncio.gather(*asked, return_exceptions=True)
