@@ -1,6 +1,8 @@
 """The migrations of a ledger: older files, files of a newer version, and a second start."""
 
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from sqlite_utils import Database, Migrations
 
 from addon.store.ledger.early_migration_steps import m0006_passed_over
 from addon.store.ledger.migration_steps import STEPS, m0014_newest_days_first, m0020_short_triggers
+from addon.store.ledger.migrations import migrate
 from addon.store.ledger.priced_columns import PRICED_COLUMNS
 from addon.store.ledger.rollup_schema import ENDED_TABLES, FIRST_TABLES, TABLES, RollupTable
 from addon.store.protocol import Settlement, StoreUnavailable
@@ -106,3 +109,11 @@ def test_the_entries_of_one_wallet_are_found_by_an_index(ledger_path: Path) -> N
         sql = "SELECT * FROM wallet_entries WHERE workspace = 'acme' ORDER BY created_at"
         [step] = reader.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
     assert "USING INDEX wallet_entries_workspace" in step["detail"]
+
+
+def test_a_migration_that_fails_leaves_nothing_behind() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE alerts (id)")
+        with pytest.raises(sqlite3.OperationalError, match="table alerts already exists"):
+            migrate(connection)
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("alerts",)]
