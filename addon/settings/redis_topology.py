@@ -6,7 +6,7 @@ No message shows a part of the URL, because any part may be a piece of the passw
 import re
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlencode
+from urllib.parse import parse_qs, parse_qsl, unquote, urlencode
 
 from pydantic import SecretStr
 
@@ -76,6 +76,12 @@ class RedisTopology:
     def sentinel_url(self, sentinel: Address) -> SecretStr:
         """Return the URL of one Sentinel. It has users of its own."""
         return SecretStr(f"{self._begin}{shown_address(sentinel)}?{self.sentinel_options.get_secret_value()}")
+
+    @property
+    def has_password(self) -> bool:
+        """Whether the URL of Sentinels or of a cluster has a password."""
+        own = parse_qs(self.sentinel_options.get_secret_value())
+        return ":" in self.credentials.get_secret_value() or "password" in own
 
     @property
     def _begin(self) -> str:

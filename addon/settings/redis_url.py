@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import SecretStr
 
+from addon.settings.redis_topology import parse_redis_topology
 from addon.settings.secrets import Secrets
 from addon.settings.value_types import SecretReference, check_redis_url
 
@@ -25,6 +26,11 @@ def read_redis_url(setting: SecretReference | SecretStr, secrets: Secrets) -> Se
 def hide_credentials(url: str) -> str:
     """Return the URL of Redis without user, password and query. A part that may be a password is left out, too."""
     scheme, mark, _ = url.partition("://")
+    if "+" in scheme:
+        try:
+            return parse_redis_topology(SecretStr(url)).shown
+        except ValueError:
+            return _UNSHOWN
     try:
         parts = urlsplit(url)
         address, port = parts.hostname, parts.port
@@ -44,6 +50,9 @@ def has_bare_password(setting: SecretReference | SecretStr) -> bool:
     if not isinstance(setting, SecretStr):
         return False
     try:
+        topology = parse_redis_topology(setting)
+        if topology.kind != "alone":
+            return topology.has_password
         parts = urlsplit(setting.get_secret_value())
     except ValueError:
         return False

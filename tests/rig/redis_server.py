@@ -1,5 +1,6 @@
 """A real Redis server with its own process, port and folder. A test can stop, kill, freeze and restart it."""
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,26 @@ class RedisServer(ServerProcess):
     """One server.
 
     Nothing outlives a restart unless it is ``appendonly``. ``maxmemory`` is what Redis takes, such as "8mb"; a full
-    server refuses writes. ``password`` is part of ``url``.
+    server refuses writes. ``user`` and ``password`` are part of ``url``. ``more`` are lines of its own settings, which
+    it may rewrite, and ``files`` are others that it finds in its folder.
     """
 
     def __init__(
-        self, program: Path, *, appendonly: bool = False, maxmemory: str = "0", password: str = ""
+        self,
+        program: Path,
+        *,
+        appendonly: bool = False,
+        maxmemory: str = "0",
+        user: str = "",
+        password: str = "",
+        port: int | None = None,
+        more: Sequence[str] = (),
+        files: Mapping[str, str] | None = None,
+        is_sentinel: bool = False,
     ) -> None:
-        super().__init__("redis")
-        self.url = f"redis://{f':{password}@' if password else ''}{HOST}:{self.port}/0"
+        super().__init__("redis", port)
+        self.url = f"redis://{f'{user}:{password}@' if password else ''}{HOST}:{self.port}"
+        self.url += "" if is_sentinel else "/0"
         self._options = {
             "bind": HOST,
             "port": str(self.port),
@@ -46,13 +59,18 @@ class RedisServer(ServerProcess):
             "appendonly": "yes" if appendonly else "no",
             "maxmemory": maxmemory,
             "maxmemory-policy": "noeviction",
-            "requirepass": password,
+            "requirepass": "" if user else password,
         }
         self._program = program
+        self._arguments = ["--sentinel"] if is_sentinel else []
+        for name, text in {"redis.conf": "\n".join(more), **(files or {})}.items():
+            Path(self._folder.name, name).write_text(f"{text}\n", "utf-8")
 
-    def command(self, *words: str | bytes | int | float) -> Any:
-        """Run one command and return the answer, text as ``str``."""
+    def command(self, *words: str | bytes | int | float, raw: bool = False) -> Any:
+        """Run one command and return the answer, text as ``str``, and ``raw`` as Redis sends it."""
         with self._client() as client:
+            if raw:
+                client.response_callbacks.clear()
             return client.execute_command(*words)
 
     def flush(self) -> None:
@@ -61,7 +79,7 @@ class RedisServer(ServerProcess):
 
     def _command(self) -> list[str]:
         words = [word for name, value in self._options.items() for word in (f"--{name}", value)]
-        return [str(self._program), *words]
+        return [str(self._program), "redis.conf", *words, *self._arguments]
 
     def _client(self) -> redis.Redis:
         return redis.Redis.from_url(self.url, decode_responses=True, socket_timeout=BOUND_S, retry=NO_RETRY)

@@ -40,9 +40,10 @@ class ServerProcess(ABC):
 
     _stop_signal = signal.SIGTERM
 
-    def __init__(self, name: str) -> None:
-        self.port = free_port()
+    def __init__(self, name: str, port: int | None = None) -> None:
+        self.port = port or free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_frozen = False
         self._folder = TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True)
         self._log_path = Path(self._folder.name, f"{name}.log")
         self._user: dict[str, Any] = {}
@@ -76,6 +77,11 @@ class ServerProcess(ABC):
         self._folder.cleanup()
 
     @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not stopped, killed or frozen."""
+        return self._process is not None and not self._is_frozen
+
+    @property
     def pid(self) -> int:
         return self._running.pid
 
@@ -86,6 +92,15 @@ class ServerProcess(ABC):
 
     def start(self) -> None:
         """Start the server on the same port and in the same folder. Return when it answers."""
+        self.begin()
+        try:
+            self.wait_until_it_answers()
+        except BaseException:
+            self.kill()
+            raise
+
+    def begin(self) -> None:
+        """Start the server, and do not wait."""
         assert self._process is None, "it runs already"
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -96,11 +111,6 @@ class ServerProcess(ABC):
                 stderr=subprocess.STDOUT,
                 **self._user,
             )
-        try:
-            self._wait_until_it_answers()
-        except BaseException:
-            self.kill()
-            raise
 
     def stop(self) -> None:
         """Ask the server to end, and wait for it. A frozen server is thawed first."""
@@ -111,31 +121,33 @@ class ServerProcess(ABC):
         except subprocess.TimeoutExpired:
             self.kill()
             raise
-        self._process = None
+        self._process, self._is_frozen = None, False
         assert code == 0, f"exit code {code} after {self._stop_signal.name}; its log:\n{self.log}"
 
     def kill(self) -> None:
         """Send SIGKILL and wait for the end."""
         self._running.kill()
         self._running.wait(BOUND_S)
-        self._process = None
+        self._process, self._is_frozen = None, False
 
     def freeze(self) -> None:
         """Freeze the server: connections stay open and new ones are accepted, but it answers nothing."""
         self._running.send_signal(signal.SIGSTOP)
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status), "it ended instead"
+        self._is_frozen = True
 
     def thaw(self) -> None:
         """Continue the server. It answers what came in the meantime."""
         self._running.send_signal(signal.SIGCONT)
+        self._is_frozen = False
 
     @property
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process, "it does not run"
         return self._process
 
-    def _wait_until_it_answers(self) -> None:
+    def wait_until_it_answers(self) -> None:
         def answers() -> bool:
             assert self._running.poll() is None, f"it ended before it answered; its log:\n{self.log}"
             return self._answers()
@@ -159,3 +171,11 @@ def free_port() -> int:
             except OSError:
                 continue
         return port
+
+
+def free_ports(count: int) -> list[int]:
+    """Return so many different ones."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)

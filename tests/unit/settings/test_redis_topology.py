@@ -5,6 +5,7 @@ from pydantic import SecretStr
 from redis.asyncio.connection import parse_url
 
 from addon.settings.redis_topology import Address, RedisTopology, parse_redis_topology
+from addon.settings.redis_url import has_bare_password, hide_credentials
 
 PASSWORD = "obviously-fake-password"
 
@@ -42,7 +43,7 @@ def test_sentinels_have_their_own_user_and_the_server_has_the_one_of_the_url() -
         **{"host": "::1", "port": 5, "tls": True, "ssl_ca_certs": "/ca.pem"},
         **{"username": "watch", "password": "a&b"},
     }
-    assert found.shown == "rediss+sentinel://s1:26379,[::1]:5/tolls/2"
+    assert hide_credentials(found.url.get_secret_value()) == "rediss+sentinel://s1:26379,[::1]:5/tolls/2"
 
 
 @pytest.mark.parametrize("path", ["", "/", "/0"])
@@ -91,3 +92,17 @@ def test_nothing_that_is_printed_has_a_password() -> None:
     found = parse(f"redis+sentinel://me:{PASSWORD}@h/tolls?sentinel_password={PASSWORD}")
     assert PASSWORD not in repr(found)
     assert PASSWORD not in found.shown
+    assert hide_credentials(f"redis+cluster://:a/{PASSWORD}@h") == "a URL that is not shown"
+
+
+@pytest.mark.parametrize(
+    ("url", "has_password"),
+    [
+        (f"redis+sentinel://me:{PASSWORD}@[::1],[::2]/tolls", True),
+        (f"redis+sentinel://h/tolls?sentinel_password={PASSWORD}", True),
+        ("redis+cluster://me@h", False),
+        (f"redis+cluster://:{PASSWORD}@h", True),
+    ],
+)
+def test_a_password_in_the_url_is_found(url: str, has_password: bool) -> None:
+    assert has_bare_password(SecretStr(url)) is has_password

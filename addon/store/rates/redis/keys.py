@@ -2,6 +2,8 @@
 
 from functools import lru_cache
 
+IDENTITY = "{tollgate}:rates"
+"""A hash: the id of the "ledger" and the name of the "fleet" that the rates belong to."""
 CIRCUITS = "{tollgate}:circuits"
 """A hash of the circuits of providers that failed lately, by name."""
 

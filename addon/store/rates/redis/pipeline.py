@@ -39,8 +39,19 @@ class Pipeline(asyncio.Protocol):
         self._connecting: asyncio.Task[None] | None = None
         self._deadline: MovableDeadline | None = None
 
-    async def run(self, *words: str | int) -> Any:
-        """Run one command and return its answer, in ``timeout_s`` at most. An error of Redis is raised."""
+    async def run(self, *words: str | int, is_asking: bool = False) -> Any:
+        """Run one command and return its answer, in ``timeout_s`` at most. An error of Redis is raised.
+
+        With ``is_asking``, a node of a cluster runs it although its slot is still being moved there.
+        """
+        if is_asking:
+            self._start("ASKING").cancel()  # Nobody waits for its answer.
+        found = await self._start(*words)
+        if isinstance(found, RedisError):
+            raise found
+        return found
+
+    def _start(self, *words: str | int) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         if not self._unsent:
@@ -51,10 +62,7 @@ class Pipeline(asyncio.Protocol):
         if not self._pending:
             self._deadline.set(self._timeout_s)
         self._pending.append((answer, time.monotonic() + self._timeout_s))
-        found = await answer
-        if isinstance(found, RedisError):
-            raise found
-        return found
+        return answer
 
     async def close(self) -> None:
         """Close the connection. Commands without an answer fail."""

@@ -36,6 +36,7 @@ def _read(name: str, folder: Path) -> str:
 TAKE_TOKEN = load_script("take_token")
 READ_CIRCUITS = load_script("read_circuits")
 SWAP_CIRCUIT = load_script("swap_circuit")
+CLAIM = load_script("claim")
 
 
 def bucket_arguments(limit_rpm: int) -> tuple[int, ...]:
