@@ -1,0 +1,26 @@
+"""Fixtures: a Redis with Sentinels, and a cluster."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rig.redis_fleet import ClusterFleet, SentinelFleet
+
+
+@pytest.fixture
+def sentinels(_redis_program: Path) -> Iterator[SentinelFleet]:
+    with SentinelFleet(_redis_program) as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(_redis_program: Path) -> Iterator[ClusterFleet]:
+    with ClusterFleet(_redis_program) as made:
+        yield made
+
+
+@pytest.fixture(params=[SentinelFleet, ClusterFleet])
+def fleet(request: pytest.FixtureRequest, _redis_program: Path) -> Iterator[SentinelFleet | ClusterFleet]:
+    """Each of them in turn."""
+    with request.param(_redis_program) as made:
+        yield made
