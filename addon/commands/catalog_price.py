@@ -14,12 +14,13 @@ from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form
 from addon.commands.price_effect import COLUMNS, Effect, find_changed, measure_effect
-from addon.commands.readers import load_served_settings, open_ledger, read_regular_file
+from addon.commands.readers import load_served_settings, note_missing, open_ledger, read_regular_file
 from addon.commands.usage_options import parse_moment_option
 from addon.settings.errors import SettingsError, shorten_name, suggest_name
 from addon.settings.file_content import MAX_FILE_BYTES, decode_text, describe_error
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
+from addon.store.ledger.archived_calls import find_missing
 from addon.store.ledger.model_calls import select_model_calls
 from addon.text.masking import mask_credentials
 from addon.text.toml import load_toml
@@ -215,6 +216,7 @@ def _load_tried(settings: Settings, conf_file: Path, tried_file: Path) -> Settin
 def _measure(before: Settings, after: Settings, since: str) -> Effect:
     slugs = find_changed(before.models, after.models)
     with open_ledger(before.conf.paths.database) as ledger:
+        note_missing(find_missing(ledger, since, None))
         rows = select_model_calls(ledger, slugs, since, COLUMNS)
         return measure_effect(rows, before.models, after.models)
 

@@ -1,20 +1,25 @@
 """``tollgate ledger reconcile``: compares a vendor's own export with the ledger. Source: docs/commands.md."""
 
+import heapq
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
+from typing import Final
 
 import click
 
 from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.ledger_reconcile_archives import open_with_archives, require_archives
 from addon.commands.ledger_reconcile_files import read_exports, report_export_errors
 from addon.commands.ledger_reconcile_report import format_comparison
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form
-from addon.commands.readers import load_served_settings, open_ledger
+from addon.commands.readers import load_served_settings
 from addon.commands.usage_options import check_names
 from addon.reconcile.comparison import MAX_CALL_MS, Catalog, Comparison, compare
 from addon.reconcile.export_line import KINDS, Export, Tokens
@@ -108,6 +113,14 @@ def _parse_aliases(context: click.Context, option: click.Parameter, texts: tuple
     callback=_parse_tolerance,
     help="The largest sum of differences, without rounding, for status 0.",
 )
+@click.option(
+    "--ledger",
+    "ledger_files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also read this archive of the ledger. Repeatable.",
+)
 @listing_options
 @conf_option
 def reconcile(
@@ -118,6 +131,7 @@ def reconcile(
     keys: dict[str, int | None],
     aliases: dict[str, str],
     tolerance_nanousd: int,
+    ledger_files: tuple[Path, ...],
     form: Form,
     conf_file: Path,
 ) -> None:
@@ -130,7 +144,7 @@ def reconcile(
         with report_export_errors(files[0] if len(files) == 1 else "the files"):
             plan = make_plan(exports, month, keys)
         settings = load_served_settings(conf_file)
-        comparison = _compare(conf_file, settings, provider, exports, plan, aliases)
+        comparison = _compare(conf_file, settings, provider, exports, plan, aliases, ledger_files)
     shown = format_comparison(comparison, plan, provider, tolerance_nanousd, form)
     click.echo(shown, nl=form != "csv")
     is_valued = all(group.is_valued for group in comparison.groups)
@@ -145,6 +159,7 @@ def _compare(
     exports: list[Export],
     plan: Plan,
     aliases: dict[str, str],
+    ledger_files: tuple[Path, ...],
 ) -> Comparison:
     models = settings.models.values()
     places = {model.upstream_model_id: model.slug for model in models if model.provider.name == provider}
@@ -152,16 +167,25 @@ def _compare(
     path = settings.conf.paths.database
     if not path.exists():
         click.echo(f"There is no ledger yet in {path}: nothing was recorded.", err=True)
-    with open_ledger(path) as ledger, report_ledger_errors(path):
+    with open_with_archives(path, ledger_files) as (ledger, *archives), report_ledger_errors(path):
         check_names(conf_file, settings.conf, ledger, Filter(provider=provider))
         since = plan.since - timedelta(milliseconds=MAX_CALL_MS)
-        rows = select_provider_calls(ledger, provider, since, plan.until, LedgerCall._fields)
-        kept = {one.hash: one.prices for one in read_price_sets(ledger)}
+        require_archives(ledger, archives, since, plan.since, plan.until)
+        files = [*archives, ledger]
+        rows = heapq.merge(
+            *(select_provider_calls(one, provider, since, plan.until, LedgerCall._fields) for one in files),
+            key=_BEGIN,
+        )
+        kept = {one.hash: one.prices for file in files for one in read_price_sets(file)}
         sets = {name: _prices_of(one) for name, one in kept.items() if one is not None}
         calls, catalog = map(LedgerCall._make, rows), replace(catalog, sets=sets)
-        attempts = _first_attempts(select_fallbacks(ledger, plan.since, plan.until), settings, provider)
+        fallbacks = chain(*(select_fallbacks(one, plan.since, plan.until) for one in files))
+        attempts = _first_attempts(fallbacks, settings, provider)
         with report_export_errors("the files"):
             return compare(exports, calls, plan, catalog, aliases, attempts)
+
+
+_BEGIN: Final = itemgetter(LedgerCall._fields.index("created_at"))
 
 
 def _first_attempts(

@@ -9,11 +9,13 @@ from pathlib import Path
 import click
 
 from addon.commands.errors import report_errors, report_ledger_errors
-from addon.commands.options import conf_option, listing_options
+from addon.commands.options import conf_option, ledger_option, listing_options
 from addon.commands.output import Form
-from addon.commands.readers import open_ledger, require_redis_url
+from addon.commands.readers import choose_ledger, open_ledger, require_redis_url
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
+from addon.store.ledger.archive_check import compare_with_record, is_archive_of
+from addon.store.ledger.archives import find_month_of_file
 from addon.store.ledger.audit_chain import Chain, read_chain
 from addon.store.ledger.price_check import count_not_kept
 from addon.store.ledger.report import count_rows
@@ -37,18 +39,19 @@ def _parse_head(context: click.Context, option: click.Parameter, text: str | Non
     callback=_parse_head,
     help="Check that the audit log still has the line with this hash, which an earlier check printed.",
 )
+@ledger_option
 @listing_options
 @conf_option
-def verify(head: str | None, form: Form, conf_file: Path) -> None:
+def verify(head: str | None, ledger_file: Path | None, form: Form, conf_file: Path) -> None:
     """Check that calls, counters, wallets and holds agree to the nano-dollar. Exit with status 1 if not.
 
-    Check the chain of the audit log, too, and print its head.
+    Check the chain of the audit log, too, and print its head. Compare an archive with its record in the ledger.
     """
     with report_errors():
         conf = load_conf(conf_file)
-        path = conf.paths.database
+        path = choose_ledger(conf, ledger_file)
         exists = path.exists() or conf.state.backend == "redis"
-        checked, discrepancies = _verify_ledger(conf)
+        checked, discrepancies = _verify_ledger(conf) if ledger_file is None else _verify_file(path, conf)
         with open_ledger(path) as connection:
             chain, not_kept = read_chain(connection, head), count_not_kept(connection)
     if head is not None and chain.wanted_line is None:
@@ -80,6 +83,21 @@ def _describe_chain(chain: Chain) -> Sequence[str]:
         [f"the audit log has that hash in line {chain.wanted_line}"] if chain.wanted_line is not None else []
     )
     return [*found, f"head of the audit log: {chain.head}, line {chain.line}"] if chain.line else found
+
+
+def _verify_file(file: Path, conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
+    """Check an archive or a backup by itself, and an archive of this ledger against its record."""
+    with open_ledger(file) as connection:
+        checked, discrepancies = count_rows(connection), verify_file(connection)
+        with open_ledger(conf.paths.database) as ledger:
+            if is_archive_of(connection, ledger):
+                with report_ledger_errors(file):
+                    discrepancies += compare_with_record(connection, file, ledger)
+            elif month := find_month_of_file(connection):
+                click.echo(
+                    f"the archive of {month} is of another ledger than {conf.paths.database}", err=True
+                )
+    return checked, discrepancies
 
 
 def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:

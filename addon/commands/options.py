@@ -21,6 +21,13 @@ conf_option = click.option(
     show_envvar=True,
     help="The gateway's configuration file.",
 )
+ledger_option = click.option(
+    "--ledger",
+    "ledger_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Read this archive or backup instead of the ledger.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
@@ -15,7 +15,9 @@ from addon.commands.errors import report_ledger_errors
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store.backends import find_redis_url
-from addon.store.ledger.report import open_report
+from addon.store.ledger.archived_calls import Missing
+from addon.store.ledger.copies import open_read_only
+from addon.store.ledger.report import has_table, open_report
 
 
 def load_served_settings(conf_file: Path) -> Settings:
@@ -45,6 +47,28 @@ def open_ledger(ledger: Path) -> Iterator[sqlite3.Connection]:
     """Open a view of the ledger at one moment, as ``open_report`` does. An error names the file."""
     with report_ledger_errors(ledger), open_report(ledger) as connection:
         yield connection
+
+
+def choose_ledger(conf: ProxyConf, file: Path | None) -> Path:
+    """Return the ledger to read: that of the configuration, or ``file``. Raises ``ClickException`` for no ledger."""
+    if file is None:
+        return conf.paths.database
+    if not file.exists():
+        raise click.ClickException(f"{file}: no such file")
+    with report_ledger_errors(file), closing(open_read_only(file)) as connection:
+        if not has_table(connection, "usage") or not has_table(connection, "ledger"):
+            raise click.ClickException(f"{file} is no ledger of Tollgate")
+    return file
+
+
+def note_missing(missing: Missing) -> None:
+    """Say on standard error which archived calls a report lacks."""
+    if missing.months:
+        what = "these sums lack archived calls" if missing.in_sums else "earlier calls are archived"
+        click.echo(
+            f"{what} of {', '.join(missing.months)}; --ledger FILE shows them: {', '.join(missing.files)}",
+            err=True,
+        )
 
 
 def require_redis_url(conf: ProxyConf) -> SecretStr:

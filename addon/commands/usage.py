@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from addon.commands.errors import report_errors, report_ledger_errors
-from addon.commands.options import conf_option, listing_options
+from addon.commands.options import conf_option, ledger_option, listing_options
 from addon.commands.output import Form
-from addon.commands.readers import open_ledger
+from addon.commands.readers import choose_ledger, note_missing, open_ledger
 from addon.commands.usage_options import (
     LIMITS,
     REFUSALS,
@@ -65,9 +65,11 @@ from addon.store.ledger.totals import GROUPS
     type=click.Choice(["table", "json", "csv"]),
     help="The same as --json, --csv or neither.",
 )
+@ledger_option
 @listing_options
 def usage(
     conf_file: Path,
+    ledger_file: Path | None,
     workspace: str | None,
     key: str | None,
     model: str | None,
@@ -87,12 +89,16 @@ def usage(
     form = named_form or form
     wanted = Filter(workspace, model, since, until, key, provider, status, mode)
     check_filters(by, wanted)
+    if by == LIMITS and ledger_file is not None:
+        raise click.UsageError("limits are those of now, which no other file has: no --ledger")
     with report_errors():
         conf = load_conf(conf_file)
-        path = conf.paths.database
+        path = choose_ledger(conf, ledger_file)
         with open_ledger(path) as ledger, report_ledger_errors(path):
             check_names(conf_file, conf, ledger, wanted)
-            tables = UsageReader(conf_file, ledger, wanted, limit).read(by)
+            reader = UsageReader(conf_file, ledger, wanted, limit, is_archive=ledger_file is not None)
+            tables = reader.read(by)
+            note_missing(reader.find_missing(by, tables))
     has_selection = wanted != Filter() and path.exists()
     kind = "refused" if by == REFUSALS else "recorded"
     nothing = f"No {kind} call matches." if has_selection else f"There is no {kind} call yet in {path}."

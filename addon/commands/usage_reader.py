@@ -16,6 +16,7 @@ from addon.commands.usage_tables import UsageTables
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings
 from addon.store.backends import open_counters
+from addon.store.ledger.archived_calls import Missing, find_missing, find_missing_in_sums
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.report import find_limits_of, find_recent, find_refusals, find_totals
 from addon.store.ledger.wallet_credits import find_last_credits
@@ -28,11 +29,20 @@ RECENT_ROWS: Final = 20
 class UsageReader:
     """A reader of the calls, refusals and limits that ``wanted`` selects, at most ``most`` rows of each table."""
 
-    def __init__(self, conf_file: Path, ledger: sqlite3.Connection, wanted: Filter, most: int | None) -> None:
+    def __init__(
+        self,
+        conf_file: Path,
+        ledger: sqlite3.Connection,
+        wanted: Filter,
+        most: int | None,
+        *,
+        is_archive: bool = False,
+    ) -> None:
         self._conf_file = conf_file
         self._ledger = ledger
         self._wanted = wanted
         self._most = most
+        self._is_archive = is_archive
 
     def read(self, by: str | None) -> UsageTables:
         """Return the tables that are asked for: those of ``by``, or all that the filter allows."""
@@ -47,8 +57,18 @@ class UsageReader:
         if self._wanted.selects_sent_calls:
             return UsageTables(recent, totals, None, None)
         is_of_now = not (self._wanted.since or self._wanted.until)
-        limits = self._try_limits() if is_of_now else None
+        limits = self._try_limits() if is_of_now and not self._is_archive else None
         return UsageTables(recent, totals, self._read_refusals(), limits)
+
+    def find_missing(self, by: str | None, tables: UsageTables) -> Missing:
+        """Return the archived months whose calls these tables lack."""
+        if by in (LIMITS, REFUSALS):
+            return Missing([], [], in_sums=False)
+        in_sums = find_missing_in_sums(self._ledger, self._wanted)
+        is_full = tables.recent is None or len(tables.recent.rows) >= (self._most or RECENT_ROWS)
+        if in_sums.months or is_full:
+            return in_sums
+        return find_missing(self._ledger, self._wanted.since, self._wanted.until)
 
     def _read_totals(self, by: str) -> Table:
         return self._add_labels(find_totals(self._ledger, by, self._wanted, self._most))

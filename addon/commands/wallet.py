@@ -11,13 +11,14 @@ import click
 
 from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors, unknown_workspace_error
-from addon.commands.options import conf_option, limit_option, listing_options
+from addon.commands.options import conf_option, ledger_option, limit_option, listing_options
 from addon.commands.output import Form, echo_table
-from addon.commands.readers import open_ledger
+from addon.commands.readers import choose_ledger, note_missing, open_ledger
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.store.backends import open_counters
+from addon.store.ledger.archived_calls import find_missing
 from addon.store.ledger.names import find_wallets
 from addon.store.ledger.report import find_balances, find_entries
 from addon.store.protocol import WalletEntry
@@ -133,14 +134,17 @@ def balance(workspace: str | None, form: Form, conf_file: Path) -> None:
 @wallet.command()
 @click.argument("workspace")
 @limit_option("entries", HISTORY_ROWS)
+@ledger_option
 @listing_options
 @conf_option
-def history(workspace: str, limit: int, form: Form, conf_file: Path) -> None:
+def history(workspace: str, limit: int, ledger_file: Path | None, form: Form, conf_file: Path) -> None:
     """Show the entries of WORKSPACE, newest first: credits, and the costs of calls (reference "call")."""
     with report_errors():
         conf = load_conf(conf_file)
-        with open_ledger(conf.paths.database) as ledger:
+        with open_ledger(choose_ledger(conf, ledger_file)) as ledger:
             table = find_entries(ledger, workspace, limit)
+            if len(table.rows) < limit:
+                note_missing(find_missing(ledger, None, None))
             if not table.rows and workspace not in (known := _list_workspaces(conf)):
                 raise unknown_workspace_error(workspace, [*known, *find_wallets(ledger)])
     echo_table(table, form, f"The wallet of {workspace} has no entries.")

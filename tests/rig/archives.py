@@ -27,9 +27,9 @@ from policies.usage import Usage
 from rig.ledger import make_priced_row
 from rig.money import USD
 
-NOW = datetime(2026, 2, 20, 12, tzinfo=UTC)
-BEFORE = "2026-02"
-MONTHS = ("2025-12", "2026-01")
+NOW = datetime(2024, 2, 20, 12, tzinfo=UTC)
+BEFORE = "2024-02"
+MONTHS = ("2023-12", "2024-01")
 USERS = ("ann@example.com", "ben@example.com")
 
 
@@ -56,7 +56,7 @@ def _settle(row: dict[str, Any]) -> EngineStep[None]:
 
 def make_ledger(ledger: Path, calls: int = 45) -> None:
     """Make a ledger with calls from December to February, a credit in each workspace, and refusals."""
-    begin = datetime(2025, 12, 3, 7, tzinfo=UTC)
+    begin = datetime(2023, 12, 3, 7, tzinfo=UTC)
     with closing(LedgerFile(ledger)) as file:
         for workspace in ("acme", "beta"):
             entry = WalletEntry(f"{workspace}/invoice", begin, workspace, 5 * USD, "invoice")
@@ -65,13 +65,13 @@ def make_ledger(ledger: Path, calls: int = 45) -> None:
             row = make_call(number * 1000, begin + timedelta(hours=1790 * number / calls))
             file.transact(lambda connection, row=row: run(connection, _settle(row)))
         file.connection.execute(
-            "INSERT INTO refusals VALUES ('2025-12-03T07', 'acme', 'ci', 'bad_request', 3)"
+            "INSERT INTO refusals VALUES ('2023-12-03T07', 'acme', 'ci', 'bad_request', 3)"
         )
         while is_behind(file.connection, NOW):
             build_step(file.connection, NOW, 100)
 
 
-def archive(ledger: Path, folder: Path, before: str = BEFORE) -> Iterator[Step]:
+def archive(ledger: Path, folder: Path, before: str = BEFORE, now: datetime = NOW) -> Iterator[Step]:
     """Archive as the command does."""
     spool = AuditSpool(ledger)
 
@@ -79,7 +79,7 @@ def archive(ledger: Path, folder: Path, before: str = BEFORE) -> Iterator[Step]:
         line = AuditLine("command", "", "", "ledger archive", "", None, change.text, "alice")
         return spool.record(line, change.evidence)
 
-    yield from archive_months(ledger, folder, before, record, NOW)
+    yield from archive_months(ledger, folder, before, record, now)
     spool.drain(1)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from addon.store.ledger.archived_calls import in_no_file
 from policies.utc_time import format_utc
 
 
@@ -14,7 +15,8 @@ def select_provider_calls(
     """Yield ``columns`` of each call that began in a time, in order. A column that the ledger does not keep is None."""
     sql = f"""
         SELECT {select_kept(connection, columns)} FROM usage
-        WHERE created_at >= ? AND created_at < ? AND provider = ? AND mode = 'payg' ORDER BY created_at
+        WHERE created_at >= ? AND created_at < ? AND provider = ? AND mode = 'payg'{in_no_file(connection)}
+        ORDER BY created_at
     """  # noqa: S608
     yield from connection.execute(sql, (format_utc(since), format_utc(until), provider))
 
@@ -23,10 +25,11 @@ def select_fallbacks(
     connection: sqlite3.Connection, since: datetime, until: datetime
 ) -> Iterator[tuple[str, str, str]]:
     """Yield when each call began that a fallback answered after another attempt, its asked model, and its slug."""
-    sql = """
+    sql = f"""
         SELECT created_at, requested_model, model_slug FROM usage
         WHERE created_at >= ? AND created_at < ? AND fallback = 1 AND attempts = 2 AND requested_model IS NOT NULL
-    """
+        {in_no_file(connection)}
+    """  # noqa: S608
     yield from connection.execute(sql, (format_utc(since), format_utc(until)))
 
 
