@@ -1,4 +1,4 @@
-"""``UpstreamConnection``: one request to a provider and its answer.
+"""``UpstreamConnection``: one request to a provider, a POST, and its answer.
 
 A byte that belongs to no answer closes the connection, so it is never used again. Reading stops while 64 KiB of a body
 are unread.
@@ -43,7 +43,6 @@ class UpstreamConnection:
         "_is_held",
         "_is_sent",
         "_is_written",
-        "_method",
         "_on_piece",
         "_on_returned",
         "_pieces",
@@ -67,7 +66,6 @@ class UpstreamConnection:
         self._waiter: asyncio.Future[bool] | None = None
         self._on_piece: Callable[[bytes], bool] | None = None
         self._failure: UpstreamConnectionError | None = None
-        self._method = "POST"
         self._head_reader = AnswerHeadReader()
         self._head: ResponseHead | None = None
         self._body: BodyReader | None = None
@@ -100,8 +98,6 @@ class UpstreamConnection:
         self._is_sent = True
         if self._failure is not None:
             return
-        if head.startswith(b"HEAD "):
-            self._method = "HEAD"
         if len(body) <= HIGH_WATER_BYTES:
             self._socket.write(head + body)
         else:
@@ -271,7 +267,7 @@ class UpstreamConnection:
         if (read := self._head_reader.feed(data)) is None:
             return b""
         self._head, rest = read
-        body = self._body = BodyReader(response_framing(self._head, self._method))
+        body = self._body = BodyReader(response_framing(self._head, "POST"))
         if not keeps_alive(self._head):
             self._can_be_kept = False
         elif (asked := self._head.headers.get("keep-alive")) is not None:
