@@ -6,6 +6,8 @@ import pytest
 from rig.provider import OK, Peer, Provider
 from rig.upstream_pool import acquire, exchange, pool_of
 
+from addon.upstream.pool import PoolLimits
+
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "TLS"])
@@ -27,6 +29,10 @@ async def test_unread_bytes_in_the_socket_are_noticed_before_it_is_used_again(
         peers[0].writer.get_extra_info("socket")._sock.send(OK)
         following = await acquire(pool, provider.origin())
         assert not following.is_reused
+        await exchange(following)
+        following.release()
+        kept = following._socket
+        assert kept.idle_until_s - kept.idle_since_s == pytest.approx(PoolLimits().idle_s / 2)
 
 
 async def test_a_connection_that_is_closed_is_closed_at_once_and_tells_its_call_no_more() -> None:

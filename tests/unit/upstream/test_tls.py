@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from pathlib import Path
 
 import pytest
 import trustme
@@ -21,6 +22,7 @@ from rig.upstream_pool import (
 
 from addon.upstream.connection_error import UpstreamConnectionError
 from addon.upstream.origin import Origin
+from addon.upstream.tls import make_context
 
 
 @pytest.mark.usefixtures("trusted")
@@ -241,3 +243,13 @@ async def test_a_tls_connection_that_is_reset(server_tls: ssl.SSLContext, stage:
             await exchange(connection)
         connection.close()
         await wait_for_open_at_most(0, pool)
+
+
+@pytest.mark.usefixtures("trusted")
+def test_the_authorities_of_certifi_are_trusted_only_where_the_system_has_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    assert len(make_context().get_ca_certs()) == 1
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    assert len(make_context().get_ca_certs()) > 1
