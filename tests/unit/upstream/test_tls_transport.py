@@ -161,14 +161,20 @@ async def test_bytes_after_the_end_of_the_provider_are_left(ends: Ends) -> None:
     assert ends.wire.is_closing()
 
 
-async def test_a_proper_end_before_the_answer_is_told_as_one(ends: Ends) -> None:
+@pytest.mark.parametrize(
+    ("is_proper", "reason"), [(True, "the provider closed the connection"), (False, "the connection broke")]
+)
+async def test_only_a_proper_end_before_the_answer_is_told_as_one(
+    ends: Ends, is_proper: bool, reason: str
+) -> None:
     ends.shake_hands()
     connection = UpstreamConnection(ends.upper, lambda *_: None, is_reused=False)
-    ends.server.do(ssl.SSLObject.unwrap, b"")
-    ends.receive(ends.server.take())
+    if is_proper:
+        ends.server.do(ssl.SSLObject.unwrap, b"")
+        ends.receive(ends.server.take())
     ends.client.eof_received()
     ends.client.connection_lost(None)
-    with pytest.raises(UpstreamConnectionError, match="the provider closed the connection"):
+    with pytest.raises(UpstreamConnectionError, match=reason):
         connection.take_head()
 
 
