@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 import redis
@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from pydantic import SecretStr
 
 from addon.runtime.clock import SYSTEM_CLOCK, monotonic_us
-from addon.store.ledger.recount import CounterTotals, recount
+from addon.store.ledger.recount import DAYS, WALLETS, CounterTotals, sum_counters
 from addon.store.ledger.report import ledger_counters
 from addon.store.ledger.verify import verify, verify_redis
 from addon.store.money.engine import Asked, Statement
@@ -227,7 +227,7 @@ class StoreLocation:
     async def discrepancies(self) -> list[str]:
         if self.postgres:
             with psycopg.connect(self.postgres) as ledger:
-                counted = recount(cast("sqlite3.Connection", ledger))
+                counted = sum_counters(ledger.execute(DAYS), ledger.execute(WALLETS))
                 spent = ledger.execute("SELECT scope, period, spent_nanousd, requests FROM spend").fetchall()
             stored = {Counter(*row[:2]): CounterTotals(*row[2:]) for row in spent}
             return [

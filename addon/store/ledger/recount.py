@@ -2,8 +2,10 @@
 
 import sqlite3
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from addon.store.ledger.archives import has_archives
 from policies.limits import Counter, counters_of, wallet_counter
@@ -17,10 +19,10 @@ class CounterTotals:
     requests: int = 0
 
 
-_DAYS = """
+DAYS = """
     SELECT workspace, key_id, substr(created_at, 1, 10), sum(retail_nanousd), count(*) FROM usage GROUP BY 1, 2, 3
 """
-_WALLETS = "SELECT workspace, -sum(amount_nanousd) FROM wallet_entries GROUP BY 1"
+WALLETS = "SELECT workspace, -sum(amount_nanousd) FROM wallet_entries GROUP BY 1"
 
 _RECORDED = "(SELECT month FROM archives WHERE file_sha256 IS NOT NULL)"
 # The sums of an archived month have its late calls, too. Its calls may be here until all of them are removed.
@@ -48,13 +50,18 @@ def recount(connection: sqlite3.Connection) -> dict[Counter, CounterTotals]:
     Of an archived month, the sums by day are added, which the record of its file proves.
     """
     has_files = has_archives(connection)
-    days, wallets = (_KEPT_DAYS, _KEPT_WALLETS) if has_files else (_DAYS, _WALLETS)
+    days, wallets = (_KEPT_DAYS, _KEPT_WALLETS) if has_files else (DAYS, WALLETS)
+    return sum_counters(connection.execute(days), connection.execute(wallets))
+
+
+def sum_counters(days: Iterable[Any], wallets: Iterable[Any]) -> dict[Counter, CounterTotals]:
+    """Return every counter, given what ``DAYS`` and ``WALLETS`` find."""
     sums: defaultdict[Counter, CounterTotals] = defaultdict(CounterTotals)
-    for workspace, key_id, day, spent_nanousd, requests in connection.execute(days):
+    for workspace, key_id, day, spent_nanousd, requests in days:
         for counter in counters_of(workspace, key_id, date.fromisoformat(day)):
             before = sums[counter]
             sums[counter] = CounterTotals(before.spent_nanousd + spent_nanousd, before.requests + requests)
-    for workspace, missing_nanousd in connection.execute(wallets):
+    for workspace, missing_nanousd in wallets:
         sums[wallet_counter(workspace)] = CounterTotals(missing_nanousd)
     return dict(sums)
 
