@@ -33,8 +33,12 @@ if newest[1] and tonumber(newest[2]) > now then
   newest = redis.call("ZRANGE", KEYS[1], -1, -1)
 end
 
-local oldest = redis.call("ZRANGE", KEYS[1], "(" .. text(now - window), "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")
-local total, count, began = 0, 0, now
+local oldest = redis.call("ZRANGE", KEYS[1], 0, 0, "WITHSCORES")
+if oldest[1] and tonumber(oldest[2]) <= now - window then
+  redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", text(now - window))
+  oldest = redis.call("ZRANGE", KEYS[1], 0, 0, "WITHSCORES")
+end
+local total, count, began, groups = 0, 0, now, 0
 if oldest[1] then
   local first_total, first_count = parse(oldest[1])
   total, count, began = parse(newest[1])
@@ -42,16 +46,17 @@ if oldest[1] then
     -- A token is back with the first group that is followed by fewer takes than the limit: the oldest, unless the limit
     -- was lowered.
     if first_total > total - limit then return {"none", text(oldest[2] + window - now)} end
-    for _, member in ipairs(redis.call("ZRANGE", KEYS[1], "(" .. text(now - window), "+inf", "BYSCORE")) do
+    for _, member in ipairs(redis.call("ZRANGE", KEYS[1], 0, -1)) do
       if parse(member) > total - limit then
         return {"none", text(redis.call("ZSCORE", KEYS[1], member) + window - now)}
       end
     end
   end
+  groups = total - first_total + 1  -- At most: each group has a take.
+  if groups >= most_groups then groups = redis.call("ZCARD", KEYS[1]) end
 end
 
-redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", text(now - window))
-if oldest[1] and (now - began < slice or redis.call("ZCARD", KEYS[1]) >= most_groups) then
+if oldest[1] and (now - began < slice or groups >= most_groups) then
   redis.call("ZREM", KEYS[1], newest[1])
   put(total + 1, count + 1, began)
 else
