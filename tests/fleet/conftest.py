@@ -8,6 +8,12 @@ from rig.redis_fleet import ClusterFleet, SentinelFleet
 
 
 @pytest.fixture
+def redis_program(_redis_program: Path) -> Path:
+    """The Redis server that the tests start."""
+    return _redis_program
+
+
+@pytest.fixture
 def sentinels(_redis_program: Path) -> Iterator[SentinelFleet]:
     with SentinelFleet(_redis_program) as made:
         yield made

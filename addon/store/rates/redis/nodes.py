@@ -65,7 +65,7 @@ class Nodes:
         """What nodes have said of single slots since the last look."""
         self._looking: asyncio.Task[None] | None = None
         self._looked_s = float("-inf")
-        self.fault = "it was not asked yet"
+        self.fault = "its nodes were not found yet"
         """Why the last look found nothing."""
         if self.is_alone:
             self._adopt(((0, _SLOTS - 1, topology.addresses[0]),))
