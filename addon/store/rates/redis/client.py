@@ -37,7 +37,7 @@ from addon.runtime.deadline import within
 from addon.settings.redis_topology import Address, parse_redis_topology
 from addon.settings.redis_url import hide_credentials
 from addon.store.protocol import TIMEOUT_S, StoreUnavailable
-from addon.store.rates.redis.nodes import LOOK_AGAIN_S, Nodes, locate, reason_of, slot_of
+from addon.store.rates.redis.nodes import Nodes, locate, reason_of, slot_of
 from addon.store.rates.redis.scripts import Script
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
@@ -100,8 +100,8 @@ class ScriptClient(BoundedClient):
             # The message of redis-py may contain a part of the URL.
             raise StoreUnavailable("the URL of Redis can't be understood") from None
         super().__init__(hide_credentials(url.get_secret_value()))
-        self._is_down = False
-        """Whether the last script found no node in its whole time. Then no other waits for one."""
+        self._down: set[Address | None] = set()
+        """The nodes that a script has not reached in its whole time. Then no other waits for one of them."""
 
     async def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
         """Run a script, with the other scripts of this turn of the event loop. All its ``keys`` have the same hash tag.
@@ -115,12 +115,12 @@ class ScriptClient(BoundedClient):
             answer = await self._try(call)
         except (RedisError, OSError) as error:
             return await self._repeat(call, error, began_s)
-        self._is_down = False
+        self._down.discard(call.at)
         return answer
 
     def look_around(self) -> None:
-        """Look at the nodes in the background, now and then."""
-        self._nodes.look_soon(LOOK_AGAIN_S)
+        """Ask the Sentinels in the background, now and then."""
+        self._nodes.look_around()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -144,10 +144,10 @@ class ScriptClient(BoundedClient):
                     except (RedisError, OSError) as another:
                         error = another
                     else:
-                        self._is_down = False
+                        self._down.discard(call.at)
                         return answer
         except TimeoutError:
-            self._is_down = True
+            self._down.add(call.at)
             raise self.no_answer(why=reason_of(error)) from error
 
     async def _mend(self, call: _Call, error: Exception, tries: int) -> None:
@@ -171,7 +171,7 @@ class ScriptClient(BoundedClient):
             if tries < 2:
                 return
         elif _looks_elsewhere(error):
-            if self._is_down:
+            if call.at in self._down:
                 self._nodes.look_soon()
                 raise self.unavailable(error) from error
             await self._nodes.look()

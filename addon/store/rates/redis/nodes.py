@@ -92,10 +92,15 @@ class Nodes:
         self._moved[slot] = address
         self.look_soon()
 
-    def look_soon(self, older_than_s: float = 0.0) -> None:
-        """Look at the nodes in the background, if the last look is that old."""
-        is_old = time.monotonic() - self._looked_s >= older_than_s
-        if self._looking is None and is_old and not self.is_alone:
+    def look_around(self) -> None:
+        """Ask the Sentinels in the background, if that is some time ago. The nodes of a cluster tell by themselves."""
+        is_old = time.monotonic() - self._looked_s >= LOOK_AGAIN_S
+        if is_old and not self._is_cluster:
+            self.look_soon()
+
+    def look_soon(self) -> None:
+        """Look at the nodes in the background."""
+        if self._looking is None and not self.is_alone:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def look(self) -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from pydantic import SecretStr
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
+from rig.redis_speaker import OK, speaking
 from rig.server_process import free_port
 
 from addon.store.protocol import TIMEOUT_S, StoreUnavailable
@@ -25,12 +26,6 @@ async def take(client: ScriptClient, workspace: str = "acme") -> str:
     return str(answer[0])
 
 
-def read_commands(data: bytes) -> list[list[bytes]]:
-    """Return commands that came as a whole."""
-    words = iter(data.split(b"\r\n"))
-    return [[(next(words), next(words))[1] for _ in range(int(head[1:]))] for head in words if head]
-
-
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[ScriptClient]:
     client = ScriptClient(SecretStr(url))
@@ -41,32 +36,23 @@ async def opened(url: str) -> AsyncIterator[ScriptClient]:
 
 
 @asynccontextmanager
-async def speaking(*answers: str) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """Serve as a Redis that gives these answers to scripts in turn and then takes. It notes what it was asked."""
-    left, asked = list(answers), []
+async def refusing(*errors: str) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Serve as a Redis that gives these errors to scripts in turn and then takes. Give the port and what was asked."""
+    left, asked, ports = list(errors), [], []
 
-    def say(command: Sequence[bytes]) -> bytes:
+    def say(command: list[bytes]) -> bytes:
         if command[0] == b"CLUSTER":
-            port = server.sockets[0].getsockname()[1]
-            return b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % port
+            return b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % ports[0]
         if not command[0].startswith((b"EVAL", b"ASKING")):
-            return b"+OK\r\n"
+            return OK
         asked.append(command[0])
         if command[0] == b"ASKING":
-            return b"+OK\r\n"
+            return OK
         return f"-{left.pop(0)}\r\n".encode() if left else b"*1\r\n$5\r\ntaken\r\n"
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(100_000):
-            writer.write(b"".join(map(say, read_commands(data))))
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1], asked
-    finally:
-        server.close()
-        await server.wait_closed()
+    async with speaking(say) as port:
+        ports.append(port)
+        yield port, asked
 
 
 @pytest.mark.parametrize(
@@ -81,7 +67,7 @@ async def speaking(*answers: str) -> AsyncIterator[tuple[int, list[bytes]]]:
     ],
 )
 async def test_what_redis_can_not_do_now_is_asked_again(answer: str) -> None:
-    async with speaking(answer, answer) as (port, asked), opened(f"redis://127.0.0.1:{port}") as client:
+    async with refusing(answer, answer) as (port, asked), opened(f"redis://127.0.0.1:{port}") as client:
         assert await take(client) == "taken"
         assert asked == [b"EVALSHA"] * 3
 
@@ -91,7 +77,7 @@ async def test_what_redis_can_not_do_now_is_asked_again(answer: str) -> None:
     ["OOM command not allowed when used memory > 'maxmemory'.", "NOPERM no permissions", "ERR wrong"],
 )
 async def test_what_redis_refuses_is_refused_at_once(answer: str) -> None:
-    async with speaking(answer) as (port, asked), opened(f"redis://127.0.0.1:{port}") as client:
+    async with refusing(answer) as (port, asked), opened(f"redis://127.0.0.1:{port}") as client:
         with pytest.raises(StoreUnavailable, match=answer.split()[-1].rstrip(".")):
             await take(client)
         assert asked == [b"EVALSHA"]
@@ -99,14 +85,14 @@ async def test_what_redis_refuses_is_refused_at_once(answer: str) -> None:
 
 @pytest.mark.parametrize(("kind", "expected"), [("MOVED", [b"EVALSHA"]), ("ASK", [b"ASKING", b"EVALSHA"])])
 async def test_a_slot_is_followed_to_where_a_node_says_it_is(kind: str, expected: list[bytes]) -> None:
-    async with speaking() as (new, asked), speaking(f"{kind} 1 127.0.0.1:{new}") as (old, _):
+    async with refusing() as (new, asked), refusing(f"{kind} 1 127.0.0.1:{new}") as (old, _):
         async with opened(f"redis+cluster://127.0.0.1:{old}") as client:
             assert await take(client) == "taken"
         assert asked == expected
 
 
 async def test_a_node_of_a_cluster_is_not_taken_for_the_only_server() -> None:
-    async with speaking("MOVED 1 127.0.0.1:9") as (port, _), opened(f"redis://127.0.0.1:{port}") as client:
+    async with refusing("MOVED 1 127.0.0.1:9") as (port, _), opened(f"redis://127.0.0.1:{port}") as client:
         with pytest.raises(
             StoreUnavailable, match=r"a node of a cluster, whose URL begins with redis\+cluster://"
         ):
