@@ -9,6 +9,11 @@ OK = b"+OK\r\n"
 type Say = Callable[[list[bytes]], bytes]
 
 
+def all_slots_at(port: int) -> bytes:
+    """Return the answer to CLUSTER SLOTS of a cluster with one primary."""
+    return b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % port
+
+
 def read_commands(data: bytes) -> list[list[bytes]]:
     """Return commands that came as a whole."""
     words = iter(data.split(b"\r\n"))

@@ -1,7 +1,6 @@
 """The client of scripts: what it repeats, what it refuses at once, and that every wait ends."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,10 +8,10 @@ import pytest
 from pydantic import SecretStr
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
-from rig.redis_speaker import OK, speaking
+from rig.redis_speaker import OK, all_slots_at, serving, speaking
 from rig.server_process import free_port
 
-from addon.store.protocol import TIMEOUT_S, StoreUnavailable
+from addon.store.protocol import StoreUnavailable
 from addon.store.rates.redis.client import ScriptClient
 from addon.store.rates.redis.keys import IDENTITY, takes_of
 from addon.store.rates.redis.rates import RedisRates
@@ -42,7 +41,7 @@ async def refusing(*errors: str) -> AsyncIterator[tuple[int, list[bytes]]]:
 
     def say(command: list[bytes]) -> bytes:
         if command[0] == b"CLUSTER":
-            return b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % ports[0]
+            return all_slots_at(ports[0])
         if not command[0].startswith((b"EVAL", b"ASKING")):
             return OK
         asked.append(command[0])
@@ -99,6 +98,26 @@ async def test_a_node_of_a_cluster_is_not_taken_for_the_only_server() -> None:
             await take(client)
 
 
+async def test_a_script_without_an_answer_runs_elsewhere_when_its_node_is_replaced() -> None:
+    arrived = asyncio.Event()
+
+    def say_nothing(command: list[bytes]) -> bytes:
+        if not command[0].startswith(b"EVAL"):
+            return OK
+        arrived.set()
+        return b""
+
+    async with speaking(say_nothing) as old, refusing() as (new, asked):
+        said = {b"SLOTS": all_slots_at(old)}
+        async with serving(said) as seed, opened(f"redis+cluster://127.0.0.1:{seed}") as client:
+            waiting = asyncio.create_task(take(client))
+            await arrived.wait()
+            said[b"SLOTS"] = all_slots_at(new)
+            await client._nodes.look()
+            assert await waiting == "taken"
+            assert asked == [b"EVALSHA"]
+
+
 async def test_a_redis_that_forgot_the_scripts_gets_them_again(redis_server: RedisServer) -> None:
     client = ScriptClient(SecretStr(redis_server.url))
     for _ in range(2):
@@ -120,10 +139,8 @@ async def test_a_redis_that_restarts_is_waited_for_and_one_that_is_gone_only_onc
     server.kill()
     with pytest.raises(StoreUnavailable, match=r"no answer within 1 s \(.*connecting to"):
         await take(client)
-    began_s = time.monotonic()
-    with pytest.raises(StoreUnavailable, match="connecting to"):
+    with pytest.raises(StoreUnavailable, match=r"^Redis at \S+: Error \d+ connecting to"):
         await take(client)
-    assert time.monotonic() - began_s < TIMEOUT_S
     server.start()
     assert await take(client) == "taken"
     await client.close()

@@ -5,8 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from pydantic import SecretStr
-from rig.redis_server import RedisServer
-from rig.redis_speaker import serving
+from rig.redis_speaker import all_slots_at, serving
 from rig.server_process import HOST, free_ports
 
 from addon.settings.redis_topology import Address, parse_redis_topology
@@ -55,17 +54,15 @@ async def test_a_service_that_no_sentinel_knows_is_named() -> None:
 async def test_what_most_nodes_of_a_cluster_say_is_believed() -> None:
     old, new = free_ports(2)
 
-    def node(primary: int) -> dict[bytes, bytes]:
-        text = b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n"
-        return {b"SLOTS": text % primary}
-
     async with AsyncExitStack() as stack:
-        ports = [await stack.enter_async_context(serving(node(one))) for one in (old, new, new)]
+        ports = [
+            await stack.enter_async_context(serving({b"SLOTS": all_slots_at(one)})) for one in (old, new, new)
+        ]
         nodes = await stack.enter_async_context(looking("cluster", ports))
         assert nodes.find(5) == Address(HOST, new)
 
 
-async def test_a_slot_without_a_node_is_nowhere(redis_server: RedisServer) -> None:
+async def test_a_slot_without_a_node_is_nowhere() -> None:
     half = {b"SLOTS": b"*1\r\n*3\r\n:100\r\n:200\r\n*2\r\n$1\r\nh\r\n:7\r\n"}
     async with serving(half) as port, looking("cluster", [port]) as nodes:
         found = [nodes.find(slot) for slot in (99, 100, 200, 201)]
