@@ -102,10 +102,9 @@ async def test_a_script_without_an_answer_runs_elsewhere_when_its_node_is_replac
     arrived = asyncio.Event()
 
     def say_nothing(command: list[bytes]) -> bytes:
-        if not command[0].startswith(b"EVAL"):
-            return OK
-        arrived.set()
-        return b""
+        if command[0].startswith(b"EVAL"):
+            arrived.set()
+        return b"" if arrived.is_set() else OK
 
     async with speaking(say_nothing) as old, refusing() as (new, asked):
         said = {b"SLOTS": all_slots_at(old)}
