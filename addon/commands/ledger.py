@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors
 from addon.commands.ledger_archive import archive
+from addon.commands.ledger_forget import forget
 from addon.commands.ledger_reconcile import reconcile
 from addon.commands.ledger_verify import describe_counts, verify
 from addon.commands.options import conf_option
@@ -36,7 +37,7 @@ def ledger() -> None:
     """Check, back up and restore the ledger, and write calls and credits from Redis to it."""
 
 
-for command in (verify, reconcile, archive):
+for command in (verify, reconcile, archive, forget):
     ledger.add_command(command)
 
 

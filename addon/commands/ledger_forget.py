@@ -1,0 +1,75 @@
+"""``tollgate ledger forget``: empties what names a user in the user's calls. Source: docs/commands.md."""
+
+from pathlib import Path
+
+import click
+
+from addon.commands.auditing import CommandRecord
+from addon.commands.errors import report_errors, unknown_workspace_error
+from addon.commands.ledger_archive import report_archive_errors
+from addon.commands.options import conf_option
+from addon.commands.output import pluralize
+from addon.edits.recording import ChangeRecord
+from addon.settings.settings import load_conf
+from addon.store.ledger.archive_run import archive_connection
+from addon.store.ledger.forget import (
+    EMPTIED,
+    ForgettingArchive,
+    empty_calls,
+    find_calls,
+    find_copies,
+    require_finished,
+)
+from addon.store.ledger.names import find_recorded_workspaces
+
+
+@click.command()
+@click.option("--workspace", metavar="W", required=True, help="The workspace of the user's calls.")
+@click.option("--user", metavar="U", required=True, help="The user, as in the column end_user.")
+@click.option(
+    "--ledger",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also forget the user in this archive of the ledger. Repeatable.",
+)
+@click.option("--apply", "is_applied", is_flag=True, help="Do it; without it, count the calls.")
+@conf_option
+def forget(workspace: str, user: str, files: tuple[Path, ...], is_applied: bool, conf_file: Path) -> None:
+    """Empty what names a user in the calls of the ledger and of archives: end_user and client_request_id.
+
+    Costs and sums stay. The line of the audit log does not name the user.
+    """
+    with report_errors():
+        path = load_conf(conf_file).paths.database
+        if not path.exists():
+            raise click.ClickException(f"there is no ledger yet in {path}")
+        with report_archive_errors(path), archive_connection(path) as ledger:
+            known = find_recorded_workspaces(ledger)
+            if workspace not in known:
+                raise unknown_workspace_error(workspace, known)
+            require_finished(ledger)
+            archives = [ForgettingArchive(ledger, file) for file in dict.fromkeys(files)]
+            here = len(find_calls(ledger, workspace, user))
+            filed = {one: len(one.find_calls(workspace, user)) for one in archives}
+            counts = [f"{pluralize(here, 'call')} in {path}"]
+            counts += [f"{pluralize(calls, 'call')} in {one.file}" for one, calls in filed.items()]
+            if is_applied and (here or any(filed.values())):
+                change = f"Forget a user of the workspace {workspace}: {', '.join(counts)}"
+                with CommandRecord(path, "ledger forget")(ChangeRecord(change, workspace=workspace)):
+                    for one, calls in filed.items():
+                        if calls:
+                            one.empty(workspace, user)
+                    empty_calls(ledger, workspace, user)
+            copies = find_copies(ledger, path, list(files))
+    click.echo("\n".join([*counts, _describe(is_applied, here + sum(filed.values()))]))
+    if copies:
+        click.echo(f"not looked at, and may name the user: {', '.join(copies)}", err=True)
+
+
+def _describe(is_applied: bool, calls: int) -> str:
+    if not calls:
+        return "no call names this user"
+    emptied = " and ".join(EMPTIED)
+    return f"{emptied} were emptied" if is_applied else f"--apply empties {emptied}"
