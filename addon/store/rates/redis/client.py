@@ -135,10 +135,13 @@ class ScriptClient(BoundedClient):
 
     async def _repeat(self, call: _Call, error: Exception, began_s: float) -> Any:
         """Run a script again and again until its time is over or nothing mends the error."""
+        why = ""
         try:
             async with within(max(TIMEOUT_S - (time.monotonic() - began_s), 0.0)):
                 for tries in count():
+                    why = reason_of(error)
                     await self._mend(call, error, tries)
+                    why = ""  # From now on, the node is silent.
                     try:
                         answer = await self._try(call)
                     except (RedisError, OSError) as another:
@@ -148,7 +151,7 @@ class ScriptClient(BoundedClient):
                         return answer
         except TimeoutError:
             self._down.add(call.at)
-            raise self.no_answer(why=reason_of(error)) from error
+            raise self.no_answer(why=why) from error
 
     async def _mend(self, call: _Call, error: Exception, tries: int) -> None:
         """Prepare a script for its next try after ``error``. Raise ``StoreUnavailable`` when nothing helps."""

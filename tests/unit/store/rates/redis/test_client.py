@@ -117,6 +117,19 @@ async def test_a_script_without_an_answer_runs_elsewhere_when_its_node_is_replac
             assert asked == [b"EVALSHA"]
 
 
+async def test_a_node_that_is_silent_is_not_blamed_for_what_was_before() -> None:
+    def say(command: list[bytes]) -> bytes:
+        return b"" if command[0].startswith(b"EVAL") else OK
+
+    async with (
+        speaking(say) as silent,
+        serving({b"SLOTS": all_slots_at(silent)}) as seed,
+        opened(f"redis+cluster://127.0.0.1:{seed}") as client,
+    ):
+        with pytest.raises(StoreUnavailable, match=r"no answer within 1 s$"):
+            await take(client)
+
+
 async def test_a_redis_that_forgot_the_scripts_gets_them_again(redis_server: RedisServer) -> None:
     client = ScriptClient(SecretStr(redis_server.url))
     for _ in range(2):
