@@ -18,7 +18,7 @@ from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import DONE, USAGE, Gate, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream
 
-MAX_CALLS = 450
+MAX_CALLS = 470
 MAX_CALLS_PER_CHUNK = 25
 CALLS = 50
 CHUNKS = 60

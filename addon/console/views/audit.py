@@ -12,7 +12,16 @@ from addon.text.table import Table
 
 ROWS: Final = 50
 OF_COMMANDS: Final = (
-    *("catalog add", "catalog price", "catalog update", "init", "ledger drain", "ledger recount"),
+    *(
+        "catalog add",
+        "catalog price",
+        "catalog update",
+        "init",
+        "ledger archive",
+        "ledger drain",
+        "ledger forget",
+        "ledger recount",
+    ),
     *("ledger restore", "secrets rotate", "serve", "state rebuild"),
 )
 """The actions that commands have, and no form."""
