@@ -88,6 +88,7 @@ def _json_in(text: str) -> Any:
 
 def _is_sentence(text: str) -> bool:
     """Return whether a text is words, and not a rest of broken JSON or a placeholder such as null."""
+    text = "".join(filter(str.isprintable, text)).strip()  # What can't be shown is left out of a message.
     if text.lower() in ("null", "none", "true", "false", "undefined", "[object object]"):
         return False
     if re.fullmatch(r"\$\{?\w+\}?", text):

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rig.error_answers import assert_contract_shape
 
@@ -234,6 +234,7 @@ def test_any_status_with_any_body_is_the_contracts_error(status: int, body: byte
     assert_contract_shape(answer)
 
 
+@example(payload="\x1b{A")
 @given(payload=PAYLOADS)
 def test_any_payload_is_the_contracts_error(payload: Any) -> None:
     answer = upstream_error_in_success(payload)
