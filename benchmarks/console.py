@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from addon.store.sqlite.store import SqliteStore
+from addon.store.money.sqlite.store import SqliteStore
 from benchmarks.gateways import Configured, Setup, configure
 from benchmarks.growth import CALLS, build, write_older_ledger
 from benchmarks.processes import START_LIMIT_S, LoadGenerator

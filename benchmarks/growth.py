@@ -17,10 +17,10 @@ from typing import Final
 
 from sqlite_utils import Database, Migrations
 
-from addon.store.ledger.early_migration_steps import m0007_rollups
-from addon.store.ledger.migration_steps import STEPS
-from addon.store.ledger.rollup_builder import LOOK_S, RollupBuilder
-from addon.store.sqlite.store import SqliteStore
+from addon.store.money.sqlite.early_migration_steps import m0007_rollups
+from addon.store.money.sqlite.migration_steps import STEPS
+from addon.store.money.sqlite.store import SqliteStore
+from addon.store.money.sums.rollup_builder import LOOK_S, RollupBuilder
 from benchmarks.gateways import ROOT, Setup, configure, new_key
 from benchmarks.processes import upstream
 from benchmarks.procfs import cpu_s, resident_mb

@@ -17,14 +17,14 @@ from addon.alerts.events import Event
 from addon.alerts.ledger_thread import LedgerThread
 from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
-from addon.store.ledger.alerts import (
+from addon.store.money.alerts import (
     Rescue,
     last_row,
     read_fallbacks,
     read_marks,
     read_new_rows,
 )
-from addon.store.ledger.wallet_credits import Credit, find_last_credits
+from addon.store.money.reports.wallet_credits import Credit, find_last_credits
 from addon.store.protocol import Store
 from addon.telemetry.metrics import Metrics
 from policies.alert_rules import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from addon.store.ledger.alerts import NewAlert, Rescue
+from addon.store.money.alerts import NewAlert, Rescue
 from addon.text.masking import mask_credentials
 from policies.alert_rules import RESCUE_WINDOW_S, AlertType, Budget, KeyEnd
 from policies.money import format_nanousd

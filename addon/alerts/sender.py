@@ -17,7 +17,8 @@ from addon.alerts.ledger_thread import LedgerThread
 from addon.alerts.webhook import Outcome, Webhook
 from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
-from addon.store.ledger.alerts import (
+from addon.store.measured import MeasuredStore
+from addon.store.money.alerts import (
     NewAlert,
     WaitingAlert,
     drop_old,
@@ -26,7 +27,6 @@ from addon.store.ledger.alerts import (
     note_failed,
     note_sent,
 )
-from addon.store.measured import MeasuredStore
 from addon.store.protocol import StoreUnavailable
 from addon.telemetry.metrics import Metrics
 from policies.utc_time import format_utc

@@ -24,8 +24,8 @@ from addon.alerts.ledger_thread import LedgerThread
 from addon.alerts.sender import FAULTS, Sender
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
-from addon.store.ledger.alerts import NewAlert, count_waiting, enqueue
 from addon.store.measured import MeasuredStore
+from addon.store.money.alerts import NewAlert, count_waiting, enqueue
 from addon.store.protocol import StoreUnavailable
 from addon.telemetry.metrics import Metrics
 

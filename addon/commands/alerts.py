@@ -17,7 +17,7 @@ from addon.commands.readers import load_served_settings, open_ledger
 from addon.settings.alert_target import AlertTarget
 from addon.settings.egress_proxy import EgressProxy
 from addon.settings.settings import load_conf
-from addon.store.ledger.alerts import list_alerts
+from addon.store.money.alerts import list_alerts
 
 LIST_ROWS = 20
 

@@ -12,9 +12,9 @@ import click
 from addon.edits.recording import ChangeRecord, Recording
 from addon.settings.errors import describe_error
 from addon.settings.settings import load_conf
-from addon.store.ledger.audit import AuditLine
-from addon.store.ledger.audit_evidence import find_folder
-from addon.store.ledger.audit_spool import AuditSpool
+from addon.store.money.audit.audit import AuditLine
+from addon.store.money.audit.audit_evidence import find_folder
+from addon.store.money.audit.audit_spool import AuditSpool
 from addon.store.protocol import StoreUnavailable
 from addon.text.unprintable import escape_unprintable
 

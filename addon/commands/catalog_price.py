@@ -20,8 +20,8 @@ from addon.settings.errors import SettingsError, shorten_name, suggest_name
 from addon.settings.file_content import MAX_FILE_BYTES, decode_text, describe_error
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
-from addon.store.ledger.archived_calls import find_missing
-from addon.store.ledger.model_calls import select_model_calls
+from addon.store.money.reports.archived_calls import find_missing
+from addon.store.money.reports.model_calls import select_model_calls
 from addon.text.masking import mask_credentials
 from addon.text.toml import load_toml
 from policies.allowed_models import fold_slug

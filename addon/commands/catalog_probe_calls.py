@@ -16,8 +16,8 @@ from addon.calls.chat_request import parse_chat_request
 from addon.runtime.listening import base_url, bind
 from addon.settings.api_keys import hash_key, make_key
 from addon.settings.settings import Settings
-from addon.store.ledger.calls_by_id import find_call
-from addon.store.ledger.report import open_report
+from addon.store.money.reports.calls_by_id import find_call
+from addon.store.money.reports.report import open_report
 from addon.text.masking import mask_credentials
 from policies.model import Credential, Key, Model, Workspace
 from policies.money import PICOUSD_PER_NANOUSD

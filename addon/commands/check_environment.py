@@ -10,7 +10,7 @@ from addon.settings.errors import SettingsError, describe_error
 from addon.settings.secrets import Environment
 from addon.settings.settings import load_conf
 from addon.settings.value_types import SecretReference
-from addon.store.process_lock import find_running
+from addon.store.money.sqlite.process_lock import find_running
 
 _REDIS_URL: Final = "redis://127.0.0.1:6379/0"
 _PROXY_URL: Final = "http://127.0.0.1:1"

@@ -23,7 +23,7 @@ from addon.explain.explanation import Explanation, explain
 from addon.explain.hints import BUILT_IN_HINT, may_lack_keys, serves_built_in
 from addon.explain.records import make_explanation_record
 from addon.settings.settings import Settings
-from addon.store.ledger.wallet_credits import find_last_credits
+from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.text.table_formats import format_json
 from policies.model import Key, Workspace
 

@@ -23,8 +23,8 @@ from addon.edits.recording import ChangeRecord, file_evidence
 from addon.runtime.folder_lock import locked
 from addon.settings.checked_files import CheckedFiles, check_files
 from addon.settings.settings import load_conf
-from addon.store.ledger.audit_spool import AuditSpool
-from addon.store.process_lock import find_running
+from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.money.sqlite.process_lock import find_running
 
 UNFINISHED: Final = "undo-move.sh"
 """The script in the new folder that undoes a move that was cut off."""

@@ -21,12 +21,12 @@ from addon.commands.readers import require_redis_url
 from addon.edits.recording import ChangeRecord
 from addon.serve.signals import stop_signals
 from addon.settings.settings import load_conf
-from addon.store.ledger.audit_chain import read_chain
-from addon.store.ledger.backup import BackupRefused, CopyCheck, back_up, restore
-from addon.store.ledger.calls_by_id import count_wrong_ids, forget_client_ids
-from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.report import open_report
-from addon.store.ledger.rollup_check import WrongPeriod, find_wrong, repair
+from addon.store.money.audit.audit_chain import read_chain
+from addon.store.money.reports.calls_by_id import count_wrong_ids, forget_client_ids
+from addon.store.money.reports.report import open_report
+from addon.store.money.sqlite.backup import BackupRefused, CopyCheck, back_up, restore
+from addon.store.money.sqlite.file import LedgerFile
+from addon.store.money.sums.rollup_check import WrongPeriod, find_wrong, repair
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
 from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
 from addon.text.unprintable import escape_unprintable

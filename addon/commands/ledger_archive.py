@@ -12,8 +12,8 @@ from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option
 from addon.settings.settings import load_conf
-from addon.store.ledger.archive_file import ArchiveRefused
-from addon.store.ledger.archive_run import archive_months
+from addon.store.money.archives.archive_file import ArchiveRefused
+from addon.store.money.archives.archive_run import archive_months
 from policies.retention import parse_month
 
 

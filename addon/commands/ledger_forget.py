@@ -11,8 +11,8 @@ from addon.commands.options import conf_option
 from addon.commands.output import pluralize
 from addon.edits.recording import ChangeRecord
 from addon.settings.settings import load_conf
-from addon.store.ledger.archive_run import archive_connection
-from addon.store.ledger.forget import (
+from addon.store.money.archives.archive_run import archive_connection
+from addon.store.money.archives.forget import (
     EMPTIED,
     ForgettingArchive,
     empty_calls,
@@ -20,7 +20,7 @@ from addon.store.ledger.forget import (
     find_copies,
     require_finished,
 )
-from addon.store.ledger.names import find_recorded_workspaces
+from addon.store.money.reports.names import find_recorded_workspaces
 
 
 @click.command()

@@ -26,9 +26,9 @@ from addon.reconcile.export_line import KINDS, Export, Tokens
 from addon.reconcile.ledger_call import FirstAttempt, LedgerCall, ModelPrices
 from addon.reconcile.plan import Plan, make_plan, parse_month
 from addon.settings.settings import Settings
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.price_sets import read_price_sets
-from addon.store.ledger.provider_calls import select_fallbacks, select_provider_calls
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.price_sets import read_price_sets
+from addon.store.money.reports.provider_calls import select_fallbacks, select_provider_calls
 from policies.allowed_models import fold_slug
 from policies.model import Model
 from policies.money import parse_usd_nanousd

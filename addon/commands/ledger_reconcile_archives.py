@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from addon.commands.readers import open_ledger
-from addon.store.ledger.archive_check import is_archive_of
-from addon.store.ledger.archived_calls import find_missing
-from addon.store.ledger.archives import find_month_of_file
+from addon.store.money.archives.archive_check import is_archive_of
+from addon.store.money.archives.archives import find_month_of_file
+from addon.store.money.reports.archived_calls import find_missing
 from policies.utc_time import format_utc
 
 

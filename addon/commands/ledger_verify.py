@@ -14,13 +14,13 @@ from addon.commands.output import Form
 from addon.commands.readers import choose_ledger, open_ledger, require_redis_url
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
-from addon.store.ledger.archive_check import compare_with_record, is_archive_of
-from addon.store.ledger.archives import find_month_of_file
-from addon.store.ledger.audit_chain import Chain, read_chain
-from addon.store.ledger.price_check import count_not_kept
-from addon.store.ledger.report import count_rows
-from addon.store.ledger.verify import verify as verify_file
-from addon.store.ledger.verify import verify_redis
+from addon.store.money.archives.archive_check import compare_with_record, is_archive_of
+from addon.store.money.archives.archives import find_month_of_file
+from addon.store.money.audit.audit_chain import Chain, read_chain
+from addon.store.money.reports.report import count_rows
+from addon.store.money.verify.price_check import count_not_kept
+from addon.store.money.verify.verify import verify as verify_file
+from addon.store.money.verify.verify import verify_redis
 from addon.text.table import Table
 from addon.text.table_formats import format_csv, format_json
 from addon.text.unprintable import escape_unprintable

@@ -15,9 +15,9 @@ from addon.commands.errors import report_ledger_errors
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store.backends import find_redis_url
-from addon.store.ledger.archived_calls import Missing
-from addon.store.ledger.copies import open_read_only
-from addon.store.ledger.report import has_table, open_report
+from addon.store.money.reports.archived_calls import Missing
+from addon.store.money.reports.report import has_table, open_report
+from addon.store.money.sqlite.copies import open_read_only
 
 
 def load_served_settings(conf_file: Path) -> Settings:

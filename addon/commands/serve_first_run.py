@@ -23,8 +23,8 @@ from addon.settings.first_run import (
 )
 from addon.settings.overview import find_closed_reason
 from addon.settings.settings import Settings
+from addon.store.money.wallet import make_credit, record_entry, save_entry
 from addon.store.protocol import StoreUnavailable
-from addon.store.wallet import make_credit, record_entry, save_entry
 from addon.text.unprintable import escape_unprintable
 from policies.model import Model
 

@@ -20,8 +20,8 @@ from addon.commands.usage_options import (
 )
 from addon.commands.usage_reader import RECENT_ROWS, UsageReader
 from addon.settings.settings import load_conf
-from addon.store.ledger.call_filter import MODES, Filter
-from addon.store.ledger.totals import GROUPS
+from addon.store.money.reports.call_filter import MODES, Filter
+from addon.store.money.reports.totals import GROUPS
 
 
 @click.command("usage")

@@ -13,9 +13,9 @@ from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import SettingsError, shorten_name, suggest_name
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
-from addon.store.ledger.call_filter import FAILED, Filter, is_status
-from addon.store.ledger.names import find_names
-from addon.store.ledger.totals import GROUPS
+from addon.store.money.reports.call_filter import FAILED, Filter, is_status
+from addon.store.money.reports.names import find_names
+from addon.store.money.reports.totals import GROUPS
 
 LIMITS: Final = "limits"
 REFUSALS: Final = "refusals"

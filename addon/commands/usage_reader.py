@@ -16,10 +16,10 @@ from addon.commands.usage_tables import UsageTables
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings
 from addon.store.backends import open_counters
-from addon.store.ledger.archived_calls import Missing, find_missing, find_missing_in_sums
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.report import find_limits_of, find_recent, find_refusals, find_totals
-from addon.store.ledger.wallet_credits import find_last_credits
+from addon.store.money.reports.archived_calls import Missing, find_missing, find_missing_in_sums
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.report import find_limits_of, find_recent, find_refusals, find_totals
+from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
 

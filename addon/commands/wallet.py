@@ -18,11 +18,10 @@ from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.store.backends import open_counters
-from addon.store.ledger.archived_calls import find_missing
-from addon.store.ledger.names import find_wallets
-from addon.store.ledger.report import find_balances, find_entries
-from addon.store.protocol import WalletEntry
-from addon.store.wallet import (
+from addon.store.money.reports.archived_calls import find_missing
+from addon.store.money.reports.names import find_wallets
+from addon.store.money.reports.report import find_balances, find_entries
+from addon.store.money.wallet import (
     BELOW_ZERO,
     EntryRefused,
     check_balance,
@@ -35,6 +34,7 @@ from addon.store.wallet import (
     record_entry,
     save_entry,
 )
+from addon.store.protocol import WalletEntry
 from policies.money import format_nanousd
 
 HISTORY_ROWS = 20

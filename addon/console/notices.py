@@ -6,7 +6,7 @@ from datetime import datetime
 from addon.console.view import REDIS_TIMEOUT_S, Reading
 from addon.settings.conf_schema import ProxyConf
 from addon.store.backends import find_ledger_place
-from addon.store.ledger.rollups import read_progress
+from addon.store.money.sums.rollups import read_progress
 from addon.store.protocol import StoreUnavailable
 from addon.telemetry.admin import Readiness
 from addon.text.masking import mask_credentials

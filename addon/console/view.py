@@ -11,7 +11,7 @@ from addon.console.query import Query
 from addon.console.sources import Live
 from addon.settings.settings import Settings
 from addon.store.backends import open_counters
-from addon.store.ledger.report import ReadUsed
+from addon.store.money.reports.report import ReadUsed
 from addon.text.table import Table
 
 REDIS_TIMEOUT_S: Final = 0.4

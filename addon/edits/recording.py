@@ -14,7 +14,7 @@ from addon.edits.workspace_files import Plan, hash_content
 from addon.settings.settings import SettingsFiles
 
 type Evidence = Mapping[str, Any]
-"""How to find out later whether a change was made. Source: ``addon.store.ledger.audit_evidence``."""
+"""How to find out later whether a change was made. Source: ``addon.store.money.audit.audit_evidence``."""
 
 NO_EVIDENCE: Final[Evidence] = {}
 

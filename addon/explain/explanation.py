@@ -32,8 +32,8 @@ from addon.calls.upstream_request import (
     price_next_attempt,
 )
 from addon.explain.fields import explained_fields
-from addon.store.ledger.report import ReadUsed, find_limits
-from addon.store.ledger.wallet_credits import Credit
+from addon.store.money.reports.report import ReadUsed, find_limits
+from addon.store.money.reports.wallet_credits import Credit
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, refusal_error
 from addon.text.http_heads import Headers, RequestHead

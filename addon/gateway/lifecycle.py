@@ -27,9 +27,9 @@ from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
 from addon.store.backends import open_store
-from addon.store.ledger.audit_drain import AuditDrain
-from addon.store.ledger.rollup_builder import RollupBuilder
 from addon.store.measured import MeasuredStore
+from addon.store.money.audit.audit_drain import AuditDrain
+from addon.store.money.sums.rollup_builder import RollupBuilder
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, Store, StoreUnavailable
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.logs import count_dropped_lines

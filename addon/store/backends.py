@@ -15,7 +15,7 @@ from addon.settings.conf_schema import ProxyConf
 from addon.settings.redis_url import read_redis_url
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
-from addon.store.ledger.report import ReadUsed, ledger_counters
+from addon.store.money.reports.report import ReadUsed, ledger_counters
 from addon.store.protocol import LedgerPlace, Store, StoreUnavailable
 
 
@@ -33,7 +33,7 @@ def open_store(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> Store:
         from addon.store.redis.store import RedisStore
 
         return RedisStore(conf.paths.database, find_redis_url(conf), clock)
-    from addon.store.sqlite.store import SqliteStore
+    from addon.store.money.sqlite.store import SqliteStore
 
     return SqliteStore(conf.paths.database, clock)
 

@@ -11,7 +11,7 @@ from rig.configuration import ROOT
 from addon.alerts import events, sender, service, webhook
 from addon.alerts.events import Event
 from addon.alerts.webhook import sent_body, sign
-from addon.store.ledger.alerts import MAX_ENDED, MAX_WAITING, Rescue
+from addon.store.money.alerts import MAX_ENDED, MAX_WAITING, Rescue
 from policies.alert_rules import (
     KEY_LEAD_S,
     PREVIOUS_LEAD_S,

@@ -11,9 +11,9 @@ from rig.configuration import ROOT
 from addon.cli import main
 from addon.commands.usage_reader import RECENT_ROWS
 from addon.commands.wallet import HISTORY_ROWS
-from addon.store.ledger.report import LIMIT_COLUMNS, REFUSAL_COLUMNS
-from addon.store.ledger.totals import GROUPS
-from addon.store.wallet import MAX_REFERENCE_CHARS
+from addon.store.money.reports.report import LIMIT_COLUMNS, REFUSAL_COLUMNS
+from addon.store.money.reports.totals import GROUPS
+from addon.store.money.wallet import MAX_REFERENCE_CHARS
 
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (tollgate .*)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))

@@ -11,7 +11,7 @@ from rig.rollups import build_all, write
 from rig.settings_files import write_files
 
 from addon.console.pages import PAGES
-from addon.store.ledger.audit import AuditLine, AuditLog
+from addon.store.money.audit.audit import AuditLine, AuditLog
 
 URLS = {
     "overview": "/",

@@ -9,13 +9,14 @@ from typing import get_args
 import pytest
 from rig.configuration import ROOT
 
-from addon.store import measured, pending_writes
-from addon.store.ledger.early_migration_steps import LARGEST
-from addon.store.ledger.migrations import migrate
-from addon.store.ledger.rows import CALL
+from addon.store import measured
+from addon.store.money import pending_writes
+from addon.store.money.refusal_counts import MAX_GROUPS
+from addon.store.money.rows import CALL
+from addon.store.money.sqlite.early_migration_steps import LARGEST
+from addon.store.money.sqlite.engine import KEPT_BATCHES
+from addon.store.money.sqlite.migrations import migrate
 from addon.store.redis import outbox
-from addon.store.refusals import MAX_GROUPS
-from addon.store.sqlite.engine import KEPT_BATCHES
 from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, UsageSource
 
 PAGE = (ROOT / "docs" / "ledger.md").read_text()

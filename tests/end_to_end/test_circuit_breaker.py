@@ -1,7 +1,7 @@
 """A provider that keeps failing: the providers that the gateway calls, and what clients and operators see.
 
 Each test has its own providers, and ends long before an open circuit allows a probe (half a minute).
-tests/unit/policies/test_circuit_breaker.py and tests/unit/store/test_circuits.py test the times of the rule and of
+unit/policies/test_circuit_breaker.py and unit/store/rates/test_circuits.py test the times of the rule and of
 the probe.
 """
 
@@ -30,7 +30,7 @@ from rig.gateway import Gateway
 from rig.money import holds, select
 from rig.upstream import Upstream
 
-from addon.store.sqlite.store import SqliteStore
+from addon.store.money.sqlite.store import SqliteStore
 
 
 @pytest.fixture(scope="module")

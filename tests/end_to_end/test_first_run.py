@@ -24,7 +24,7 @@ from rig.upstream import Upstream
 
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE
 from addon.settings.settings import load_conf
-from addon.store.wallet import make_credit, save_entry
+from addon.store.money.wallet import make_credit, save_entry
 
 type Start = Callable[..., Gateway]
 

@@ -20,7 +20,7 @@ from rig.simulation.checks import (
 )
 
 from addon.settings.settings import Settings
-from addon.store.ledger import file as ledger_file
+from addon.store.money.sqlite import file as ledger_file
 
 pytestmark = large
 

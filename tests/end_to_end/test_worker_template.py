@@ -19,7 +19,7 @@ from rig.upstream import Upstream
 from addon.serve.template_process import TEMPLATE_NAME, WORKER_NAME
 from addon.serve.worker_template import find_modules
 from addon.settings.settings import load_conf
-from addon.store.ledger.file import LedgerFile
+from addon.store.money.sqlite.file import LedgerFile
 
 TWO = ("--port", "0", "--workers", "2")
 

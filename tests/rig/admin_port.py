@@ -14,7 +14,7 @@ from addon.console.sources import Sources
 from addon.runtime.listening import bind
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import Snapshot
-from addon.store.ledger.connection import open_connection
+from addon.store.money.sqlite.connection import open_connection
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metric_families import Sample
 from rig.bounds import BOUND_S

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from addon.edits.recording import ChangeRecord, Recording
-from addon.store.ledger.archive_removal import Step
-from addon.store.ledger.archive_run import archive_months
-from addon.store.ledger.audit import AuditLine
-from addon.store.ledger.audit_spool import AuditSpool
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.report import find_totals, open_report
-from addon.store.ledger.rollups import build_step, is_behind
-from addon.store.ledger.verify import verify
+from addon.store.money.archives.archive_removal import Step
+from addon.store.money.archives.archive_run import archive_months
+from addon.store.money.audit.audit import AuditLine
+from addon.store.money.audit.audit_spool import AuditSpool
 from addon.store.money.engine import Step as EngineStep
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.report import find_totals, open_report
 from addon.store.money.settlements import credit, settle
+from addon.store.money.sqlite.engine import SQLITE, run
+from addon.store.money.sqlite.file import LedgerFile
+from addon.store.money.sums.rollups import build_step, is_behind
+from addon.store.money.verify.verify import verify
 from addon.store.protocol import Settlement, WalletEntry
-from addon.store.sqlite.engine import SQLITE, run
 from policies.usage import Usage
 from rig.ledger import make_priced_row
 from rig.money import USD

@@ -5,9 +5,9 @@ import signal
 from pathlib import Path
 
 from addon.edits.recording import Evidence
-from addon.store.ledger.audit import AuditLine, find_lines
-from addon.store.ledger.audit_spool import AuditSpool
-from addon.store.ledger.report import open_report
+from addon.store.money.audit.audit import AuditLine, find_lines
+from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.money.reports.report import open_report
 
 LINE = AuditLine("command", "", "", "keys set", "acme", "ci", "Change the key ci", "alice (sudo: bob)")
 

@@ -25,7 +25,7 @@ from addon.calls.upstream_request import (
 )
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
-from addon.store.sqlite.store import SqliteStore
+from addon.store.money.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 from addon.text.http_heads import Headers, RequestHead, ResponseHead
 from addon.upstream.access_tokens import AccessTokens

@@ -14,8 +14,8 @@ from addon.console.sources import Live
 from addon.console.view import Reading, View
 from addon.console.views.loaders import load_view
 from addon.settings.settings import SettingsFiles
-from addon.store.ledger.connection import open_connection
-from addon.store.ledger.report import open_report
+from addon.store.money.reports.report import open_report
+from addon.store.money.sqlite.connection import open_connection
 from addon.telemetry.admin import Readiness
 from addon.telemetry.metric_families import FAMILIES, Sample
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
+from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import WalletEntry
-from addon.store.sqlite.store import SqliteStore
 from policies.money import parse_usd_nanousd
 from rig.gateway import Gateway
 from rig.money import select

@@ -34,7 +34,7 @@ PRELOADED = (
         "addon.serve.worker",
         "addon.runtime.local_http",
         "addon.store.redis.store",
-        "addon.store.sqlite.store",
+        "addon.store.money.sqlite.store",
     ),
     *("redis.asyncio", "genai_prices.data_snapshot", "sqlite_utils.migrations"),
     *("cryptography.fernet", "tornado.platform.asyncio"),

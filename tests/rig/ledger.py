@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
-from addon.store.ledger.price_set_schema import NOT_KEPT
+from addon.store.money.price_set_schema import NOT_KEPT
 from policies.call_stages import Stage
 from policies.exchange import NO_TARGET, PRICE_SET_CONTENT, Exchange
 from policies.family import Family

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import WalletEntry
-from addon.store.sqlite.store import SqliteStore
 from policies.money import parse_usd_nanousd
 from rig.bounds import BOUND_S
 

@@ -9,8 +9,8 @@ import sqlite3
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from addon.store.ledger import connection as ledger_connection
-from addon.store.ledger import migrations
+from addon.store.money.sqlite import connection as ledger_connection
+from addon.store.money.sqlite import migrations
 
 
 def copy_new_ledgers() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import tomlkit
 
 from addon.settings.settings import Settings, load_settings
-from addon.store.ledger.recount import write_counters
-from addon.store.sqlite.store import SqliteStore
+from addon.store.money.sqlite.recount import write_counters
+from addon.store.money.sqlite.store import SqliteStore
 from policies.model import Model
 from policies.utc_time import format_utc
 from rig.configuration import ROOT, key_hash, new_key

@@ -9,12 +9,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from addon.store.ledger.early_migration_steps import LARGEST
-from addon.store.ledger.migrations import migrate
-from addon.store.ledger.rollup_schema import AFTER_ALL
-from addon.store.ledger.rollups import HOUR_DIGITS, Progress, build_step, is_behind
+from addon.store.money.sqlite.early_migration_steps import LARGEST
+from addon.store.money.sqlite.migrations import migrate
+from addon.store.money.sqlite.rows import write_call
+from addon.store.money.sums.rollup_schema import AFTER_ALL
+from addon.store.money.sums.rollups import HOUR_DIGITS, Progress, build_step, is_behind
 from addon.store.protocol import Settlement
-from addon.store.sqlite.rows import write_call
 from rig.ledger import make_row
 
 NOW = datetime(2026, 1, 31, 14, 20, tzinfo=UTC)

@@ -22,18 +22,18 @@ LONG = [
         "end_to_end/canary",
         "end_to_end/test_run_sh.py",
         "end_to_end/test_fault_matrix.py",
-        "unit/store/ledger/test_file_processes.py",
+        "unit/store/money/sqlite/test_file_processes.py",
         "unit/answers/test_answers_corpus.py",
-        "unit/store/ledger/test_totals.py",
-        "unit/store/ledger/test_rollups.py",
+        "unit/store/money/reports/test_totals.py",
+        "unit/store/money/sums/test_rollups.py",
         "unit/store/test_protocol_model.py",
         "end_to_end/test_alerts.py",
-        "unit/store/ledger/test_names.py",
+        "unit/store/money/reports/test_names.py",
         "end_to_end/test_simulation.py",
         "unit/answers/normalize/test_normalize_corpus.py",
         "end_to_end/test_broken_files.py",
-        "unit/store/ledger/test_call_pages.py",
-        "unit/store/ledger/test_rollup_builder.py",
+        "unit/store/money/reports/test_call_pages.py",
+        "unit/store/money/sums/test_rollup_builder.py",
     )
 ]
 """The files and folders that take longest, the longest first."""
@@ -44,7 +44,7 @@ WAITING = [
         "end_to_end/test_serve_drain.py",
         "end_to_end/test_worker_template.py",
         "end_to_end/test_reload.py",
-        "unit/store/test_pending_writes.py",
+        "unit/store/test_protocol_pending_writes.py",
         "unit/store/redis/test_store.py",
         "unit/store/redis/test_rebuild.py",
         "unit/commands/test_state.py",
@@ -56,7 +56,7 @@ WAITING = [
         "unit/store/redis/test_state.py",
         "unit/store/redis/test_unconfirmed.py",
         "unit/store/redis/test_store_circuits.py",
-        "unit/store/test_refusals.py",
+        "unit/store/test_protocol_refusals.py",
     )
 ]
 """Files that mostly wait for bounds of time to end. One process runs them all while the others keep the cores busy."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from addon.store.ledger.verify import verify
+from addon.store.money.sqlite.store import SqliteStore
+from addon.store.money.verify.verify import verify
 from addon.store.protocol import Settlement, Store, StoreUnavailable
-from addon.store.sqlite.store import SqliteStore
 from rig.bounds import BOUND_S
 from rig.ledger import make_row, second_connection
 from rig.stores import WORKSPACE, credit, request, takes

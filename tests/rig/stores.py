@@ -16,19 +16,19 @@ from psycopg.rows import dict_row
 from pydantic import SecretStr
 
 from addon.runtime.clock import SYSTEM_CLOCK, monotonic_us
-from addon.store.ledger.recount import DAYS, WALLETS, CounterTotals, sum_counters
-from addon.store.ledger.report import ledger_counters
-from addon.store.ledger.verify import verify, verify_redis
 from addon.store.money.engine import Asked, Statement
 from addon.store.money.postgres.engine import POSTGRES
 from addon.store.money.postgres.money import PostgresMoney
+from addon.store.money.reports.report import ledger_counters
+from addon.store.money.sqlite.recount import DAYS, WALLETS, CounterTotals, sum_counters
+from addon.store.money.sqlite.store import SqliteStore
+from addon.store.money.verify.verify import verify, verify_redis
 from addon.store.paired import PairedStore
 from addon.store.protocol import HoldRequest, Settlement, Store, WalletEntry
 from addon.store.rates.redis.keys import CIRCUITS
 from addon.store.redis.keys import keys_of
 from addon.store.redis.session import redis_counters
 from addon.store.redis.store import RedisStore
-from addon.store.sqlite.store import SqliteStore
 from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
 from policies.prices import Prices

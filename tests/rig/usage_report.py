@@ -10,8 +10,8 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from addon.commands.usage import usage
+from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import Settlement
-from addon.store.sqlite.store import SqliteStore
 from rig.ledger import make_row
 
 CALLS = [

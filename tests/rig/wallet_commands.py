@@ -9,7 +9,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from addon.commands.wallet import wallet
-from addon.store.sqlite.store import SqliteStore
+from addon.store.money.sqlite.store import SqliteStore
 from rig.money import select
 
 

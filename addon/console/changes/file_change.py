@@ -14,7 +14,7 @@ from addon.settings.builder import CheckedFile
 from addon.settings.errors import SettingsError, raise_first
 from addon.settings.overview import find_new_warnings
 from addon.settings.settings import SettingsFiles
-from addon.store.ledger.audit_evidence import Evidence
+from addon.store.money.audit.audit_evidence import Evidence
 
 NOTHING_CHANGES: Final = "nothing would change"
 

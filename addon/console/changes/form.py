@@ -12,7 +12,7 @@ from addon.edits.toml_lines import Changes
 from addon.edits.workspace_files import CHANGED, EditError, Plan
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import Settings, SettingsFiles
-from addon.store.ledger.audit_evidence import Evidence
+from addon.store.money.audit.audit_evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.api_keys import make_key
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings, SettingsFiles
-from addon.store.ledger.audit import AuditLine, AuditLog
-from addon.store.ledger.audit_evidence import Outcome, judge
-from addon.store.ledger.audit_spool import AuditSpool
+from addon.store.money.audit.audit import AuditLine, AuditLog
+from addon.store.money.audit.audit_evidence import Outcome, judge
+from addon.store.money.audit.audit_spool import AuditSpool
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
 from policies.model import Workspace

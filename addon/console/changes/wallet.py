@@ -12,10 +12,9 @@ from addon.console.changes.workspaces import require_workspace
 from addon.edits.diff import DiffLine
 from addon.edits.workspace_files import EditError, find_file
 from addon.settings.conf_schema import ProxyConf
-from addon.store.ledger.audit_evidence import Evidence
-from addon.store.ledger.report import find_entry, open_report
-from addon.store.protocol import StoreUnavailable, WalletEntry
-from addon.store.wallet import (
+from addon.store.money.audit.audit_evidence import Evidence
+from addon.store.money.reports.report import find_entry, open_report
+from addon.store.money.wallet import (
     BELOW_ZERO,
     EntryRefused,
     check_balance,
@@ -30,6 +29,7 @@ from addon.store.wallet import (
     save_entry,
     summarize_entry,
 )
+from addon.store.protocol import StoreUnavailable, WalletEntry
 from policies.money import format_nanousd
 
 FINAL: Final = "An entry is never changed or removed. Only another entry corrects it."

@@ -18,7 +18,7 @@ from addon.console.rendering import render
 from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.loaders import load_view
 from addon.settings.settings import Settings
-from addon.store.ledger.report import open_report
+from addon.store.money.reports.report import open_report
 from addon.text.table_formats import format_json, format_spreadsheet
 
 HTML: Final = "text/html; charset=UTF-8"

@@ -7,7 +7,7 @@ from addon.console.changes.forms import FORMS
 from addon.console.query import ParameterError, Query
 from addon.console.view import NotFoundError, Reading, View
 from addon.edits.diff import read_diff
-from addon.store.ledger.audit import COLUMNS, find_lines
+from addon.store.money.audit.audit import COLUMNS, find_lines
 from addon.text.table import Table
 
 ROWS: Final = 50

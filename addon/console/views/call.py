@@ -13,12 +13,12 @@ from addon.console.display import duration
 from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.call_price import WORDS, price_call
 from addon.console.views.call_words import describe_end, describe_route
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.call_pages import CallPosition, find_page
-from addon.store.ledger.calls_by_id import find_call
-from addon.store.ledger.price_set_schema import NOT_KEPT
-from addon.store.ledger.price_sets import find_price_set
-from addon.store.ledger.report import find_entry
+from addon.store.money.price_set_schema import NOT_KEPT
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.call_pages import CallPosition, find_page
+from addon.store.money.reports.calls_by_id import find_call
+from addon.store.money.reports.price_sets import find_price_set
+from addon.store.money.reports.report import find_entry
 from addon.text.table import Table
 from policies.utc_time import format_utc
 

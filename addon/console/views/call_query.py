@@ -4,8 +4,8 @@ from typing import Final
 
 from addon.console.query import CALL_FILTERS, ParameterError, Query
 from addon.console.time_range import TimeRange
-from addon.store.ledger.call_filter import MODES, Filter, is_status
-from addon.store.ledger.call_pages import CallPosition
+from addon.store.money.reports.call_filter import MODES, Filter, is_status
+from addon.store.money.reports.call_pages import CallPosition
 
 USUAL_ROWS: Final = 50
 MAX_ROWS: Final = 500

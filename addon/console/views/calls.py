@@ -15,16 +15,16 @@ from addon.console.views.call_query import (
     parse_positions,
 )
 from addon.settings.settings import Settings
-from addon.store.ledger.call_counts import COUNTED, count_calls
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.call_pages import (
+from addon.store.money.reports.call_counts import COUNTED, count_calls
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.call_pages import (
     CallPage,
     count_written,
     find_last_written,
     find_page,
 )
-from addon.store.ledger.calls_by_id import find_call, find_client_calls, find_unlisted_end
-from addon.store.ledger.report import find_refusals
+from addon.store.money.reports.calls_by_id import find_call, find_client_calls, find_unlisted_end
+from addon.store.money.reports.report import find_refusals
 from addon.text.table import Table
 
 MAX_NAMES: Final = 200

@@ -17,7 +17,7 @@ from addon.explain.caller import (
 from addon.explain.explanation import CAP_NAMES, explain
 from addon.explain.hints import BUILT_IN_HINT, serves_built_in
 from addon.explain.records import make_explanation_record
-from addon.store.ledger.wallet_credits import find_last_credits
+from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
 from policies.model import Key, Workspace

@@ -8,9 +8,9 @@ from addon.console.display import count, money, percent, short_count
 from addon.console.query import Query
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import find_error_rate
-from addon.store.ledger.report import find_totals
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.figures import find_error_rate
+from addon.store.money.reports.report import find_totals
 from addon.text.table import Table
 from policies.model import Model
 from policies.prices import Prices

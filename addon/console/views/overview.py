@@ -11,10 +11,10 @@ from addon.console.views.overview_budgets import load_budgets
 from addon.console.views.overview_providers import load_providers
 from addon.console.views.overview_spend import SPLITS, choose_step, load_spend
 from addon.settings.errors import describe_error
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import PERCENTILES, Figures, Groups, merge_groups, rank, read_figures
-from addon.store.ledger.report import count_holds, find_refusals
-from addon.store.ledger.sum_sources import SUMS
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.figures import PERCENTILES, Figures, Groups, merge_groups, rank, read_figures
+from addon.store.money.reports.report import count_holds, find_refusals
+from addon.store.money.reports.sum_sources import SUMS
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
 from policies.limits import Limit, wallet_counter

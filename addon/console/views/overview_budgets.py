@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from addon.console.view import Reading
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import KeyUse, read_key_uses
-from addon.store.ledger.report import ReadUsed, find_limits_of
-from addon.store.ledger.rollups import HOUR_DIGITS
-from addon.store.ledger.wallet_credits import find_last_credits
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.figures import KeyUse, read_key_uses
+from addon.store.money.reports.report import ReadUsed, find_limits_of
+from addon.store.money.reports.wallet_credits import find_last_credits
+from addon.store.money.sums.rollups import HOUR_DIGITS
 from addon.text.table import Table
 from policies.budget_forecast import WINDOW, Use, forecast
 from policies.limits import EVER, Counter, Limit, key_scope

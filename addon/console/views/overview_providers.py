@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from addon.console.view import Reading
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import Figures, Groups
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.figures import Figures, Groups
 from addon.telemetry.metric_families import Sample
 from addon.text.table import Table
 

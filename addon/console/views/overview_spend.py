@@ -11,8 +11,8 @@ from addon.console.charts.stacked_bars import Series, StackedBars, draw_stacked_
 from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import STEPS_S, Groups, Step, merge_groups, rank, read_figures
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.figures import STEPS_S, Groups, Step, merge_groups, rank, read_figures
 from addon.text.table import Table
 
 type Split = Literal["model", "key", "workspace"]

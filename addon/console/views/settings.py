@@ -13,10 +13,10 @@ from addon.settings.overview import Overview, find_file_warnings
 from addon.settings.redis_url import hide_credentials
 from addon.settings.settings import Settings
 from addon.store.backends import find_redis_url
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.report import find_totals
-from addon.store.ledger.rollups import read_progress
-from addon.store.ledger.sizes import find_sizes
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.report import find_totals
+from addon.store.money.sqlite.sizes import find_sizes
+from addon.store.money.sums.rollups import read_progress
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
 from addon.text.table import Table

@@ -25,9 +25,9 @@ from addon.console.views.workspace_states import (
 )
 from addon.edits.workspace_files import unknown_workspace_error
 from addon.settings.errors import Problem
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.names import is_recorded_workspace
-from addon.store.ledger.report import (
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.names import is_recorded_workspace
+from addon.store.money.reports.report import (
     LIMIT_COLUMNS,
     find_balances,
     find_entries,
@@ -36,7 +36,7 @@ from addon.store.ledger.report import (
     find_refusals,
     find_totals,
 )
-from addon.store.ledger.wallet_credits import find_last_credits
+from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.text.masking import mask_credentials
 from addon.text.table import Table

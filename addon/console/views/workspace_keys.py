@@ -6,9 +6,9 @@ from typing import Any, Final
 from addon.console.query import ParameterError
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.last_use import find_last_hours
-from addon.store.ledger.report import find_refusals, find_totals
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.last_use import find_last_hours
+from addon.store.money.reports.report import find_refusals, find_totals
 from addon.text.table import Table
 from policies.model import Key, Workspace
 from policies.utc_time import format_utc

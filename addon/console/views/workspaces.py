@@ -19,11 +19,11 @@ from addon.console.views.workspace_states import (
     find_state,
     find_workspace_warnings,
 )
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.figures import find_error_rate
-from addon.store.ledger.names import find_recorded_workspaces
-from addon.store.ledger.report import find_balances, find_limits, find_refusals, find_totals
-from addon.store.ledger.wallet_credits import find_last_credits, find_wallet_cap
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.figures import find_error_rate
+from addon.store.money.reports.names import find_recorded_workspaces
+from addon.store.money.reports.report import find_balances, find_limits, find_refusals, find_totals
+from addon.store.money.reports.wallet_credits import find_last_credits, find_wallet_cap
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
 from addon.text.table import Table

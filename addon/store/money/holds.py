@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
-from addon.store.ledger.rows import encode_row
 from addon.store.money.engine import HOLDS, Asked, Engine, Last, Step
+from addon.store.money.rows import encode_row
 from addon.store.protocol import LEASE_S, HoldRequest
 from policies.limits import EVER, Limit, period_end, period_start
 from policies.spend import CounterUse, Denial, Hold, place_hold

@@ -12,10 +12,11 @@ from functools import partial
 from typing import ClassVar
 
 from addon.runtime.clock import Clock
-from addon.store.ledger.rows import make_storable
 from addon.store.money import holds, refusals, settlements
 from addon.store.money.engine import Engine, Make, Step
-from addon.store.pending_writes import PendingWrites
+from addon.store.money.pending_writes import PendingWrites
+from addon.store.money.refusal_counts import RefusalBatch, RefusalCounts
+from addon.store.money.rows import make_storable
 from addon.store.protocol import (
     NO_HOLD_TO_MOVE,
     TIMEOUT_S,
@@ -26,7 +27,6 @@ from addon.store.protocol import (
     StoreUnavailable,
     WalletEntry,
 )
-from addon.store.refusals import RefusalBatch, RefusalCounts
 from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from addon.store.money.engine import Engine, Last, Step
-from addon.store.refusals import RefusalBatch
+from addon.store.money.refusal_counts import RefusalBatch
 
 
 def record_refusals(batches: Sequence[RefusalBatch], engine: Engine) -> Step[list[None]]:

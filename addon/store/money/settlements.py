@@ -7,8 +7,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-from addon.store.ledger.rows import CALL, USAGE, complete_row, values_of
 from addon.store.money.engine import ENTRIES, PAYMENTS, PRICES, Engine, Last, Row, Statement, Step
+from addon.store.money.rows import CALL, USAGE, complete_row, values_of
 from addon.store.protocol import Settlement, WalletEntry
 from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import counters_of, wallet_counter

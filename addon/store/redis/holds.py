@@ -7,7 +7,7 @@ from typing import cast
 
 from msgspec import structs
 
-from addon.store.ledger.rows import encode_row
+from addon.store.money.rows import encode_row
 from addon.store.protocol import NO_HOLD_TO_MOVE, CallNotHeld, HoldRequest, NoToken, StoreUnavailable
 from addon.store.redis.client import RedisClient, has_changed_nothing
 from addon.store.redis.keys import ENDED_S, CallCounters, call_counters, keys_of

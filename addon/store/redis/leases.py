@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from addon.runtime.clock import Clock
-from addon.store.process_lock import ProcessLock
+from addon.store.money.sqlite.process_lock import ProcessLock
 from addon.store.protocol import LEASE_S
 from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import LEASES

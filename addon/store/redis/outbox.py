@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from addon.store.ledger.connection import NEVER_WRITABLE
-from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.rows import encode_row
-from addon.store.pending_writes import log_lost_row
+from addon.store.money.pending_writes import log_lost_row
+from addon.store.money.rows import encode_row
+from addon.store.money.sqlite.connection import NEVER_WRITABLE
+from addon.store.money.sqlite.file import LedgerFile
+from addon.store.money.sqlite.rows import write_call, write_entry
 from addon.store.protocol import Settlement, StoreUnavailable, WalletEntry
 from addon.store.redis.client import RedisClient, has_error_code
 from addon.store.redis.keys import OUTBOXES, WORKSPACES, keys_of
 from addon.store.redis.scripts import FORGET_ENTRIES
 from addon.store.redis.state import GROUP, RedisState, make_group
-from addon.store.sqlite.rows import write_call, write_entry
 from policies.utc_time import format_utc
 
 log = logging.getLogger("tollgate.store")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from addon.store.ledger.recount import CounterTotals, recount
-from addon.store.ledger.rows import CALL, WAS_INTERRUPTED
+from addon.store.money.rows import CALL, WAS_INTERRUPTED
+from addon.store.money.sqlite.recount import CounterTotals, recount
 from addon.store.protocol import LEASE_S, MAINTENANCE_INTERVAL_S, TIMEOUT_S
 from addon.store.rates.redis.circuits import parse_time_us
 from addon.store.redis.keys import (

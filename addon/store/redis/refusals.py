@@ -8,13 +8,13 @@ import json
 import secrets
 from typing import Final
 
-from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.refusals import record_refusals
+from addon.store.money.refusal_counts import BATCH_GROUPS, RefusalBatch, RefusalGroup
+from addon.store.money.sqlite.file import LedgerFile
+from addon.store.money.sqlite.refusals import record_refusals
 from addon.store.protocol import TIMEOUT_S
 from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import REFUSALS, REFUSALS_TAKEN, refusal_batch
 from addon.store.redis.scripts import ADD_REFUSALS, FORGET_REFUSALS, TAKE_REFUSALS
-from addon.store.refusals import BATCH_GROUPS, RefusalBatch, RefusalGroup
 
 BATCH_KEPT_S: Final = 3600
 """How long Redis remembers the id of a batch. Its process repeats it within seconds."""

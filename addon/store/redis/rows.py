@@ -4,10 +4,10 @@ import json
 import sqlite3
 from collections.abc import Iterable
 
-from addon.store.ledger.connection import NEVER_WRITABLE
-from addon.store.ledger.rows import complete_row, make_storable
+from addon.store.money.rows import complete_row, make_storable
+from addon.store.money.sqlite.connection import NEVER_WRITABLE
+from addon.store.money.sqlite.rows import UNSTORABLE, write_call, write_entry
 from addon.store.protocol import IllegalRowError, Settlement, WalletEntry
-from addon.store.sqlite.rows import UNSTORABLE, write_call, write_entry
 
 
 def find_recorded(connection: sqlite3.Connection, call_ids: Iterable[str]) -> set[str]:

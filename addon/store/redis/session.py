@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.report import ReadUsed
+from addon.store.money.reports.report import ReadUsed
+from addon.store.money.sqlite.file import LedgerFile
 from addon.store.protocol import LedgerPlace, StoreUnavailable
 from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import LEDGER, OUTBOXES, STATE, keys_of

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from addon.store.ledger.archives import has_archives
-from addon.store.ledger.file import LedgerFile
+from addon.store.money.archives.archives import has_archives
+from addon.store.money.sqlite.file import LedgerFile
 from addon.store.protocol import StoreUnavailable
 from addon.store.rates.redis.scripts import Script
 from addon.store.redis.client import RedisClient, has_error_code

@@ -24,11 +24,11 @@ from typing import Any
 from pydantic import SecretStr
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
-from addon.store.circuits import Circuits, SharedCircuitsMixin
-from addon.store.ledger.connection import raising_unavailable
-from addon.store.ledger.file import LedgerFile
-from addon.store.pending_writes import PendingWrites, log_lost_row
-from addon.store.process_lock import ProcessLock
+from addon.store.money.pending_writes import PendingWrites, log_lost_row
+from addon.store.money.refusal_counts import RefusalCounts
+from addon.store.money.sqlite.connection import raising_unavailable
+from addon.store.money.sqlite.file import LedgerFile
+from addon.store.money.sqlite.process_lock import ProcessLock
 from addon.store.protocol import (
     HoldRequest,
     IllegalRowError,
@@ -37,6 +37,7 @@ from addon.store.protocol import (
     StoreUnavailable,
     WalletEntry,
 )
+from addon.store.rates.circuits import Circuits, SharedCircuitsMixin
 from addon.store.rates.redis.circuits import RedisCircuits
 from addon.store.rates.redis.scripts import bucket_arguments
 from addon.store.redis.call_ends import CallEnds
@@ -50,7 +51,6 @@ from addon.store.redis.rows import RowChecker, find_recorded
 from addon.store.redis.scripts import CREDIT, TAKE_TOKEN
 from addon.store.redis.state import RedisState
 from addon.store.redis.unconfirmed import UnconfirmedCalls
-from addon.store.refusals import RefusalCounts
 from policies.limits import Counter, wallet_counter
 from policies.spend import Denial, Hold
 

@@ -19,10 +19,10 @@ from addon.calls.request_id import make_request_ids
 from addon.calls.responses import make_error_response
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.settings.settings import Settings
-from addon.store.ledger.verify import verify
 from addon.store.measured import MeasuredStore
+from addon.store.money.sqlite.store import SqliteStore
+from addon.store.money.verify.verify import verify
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable, WalletEntry
-from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 from addon.text.errors import refusal_error
 from addon.upstream.access_tokens import AccessTokens

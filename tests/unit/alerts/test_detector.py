@@ -16,9 +16,9 @@ from addon.alerts.detector import Detector
 from addon.alerts.ledger_thread import LedgerThread
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.settings.settings import SettingsFiles, load_settings
-from addon.store.ledger.migrations import migrate
+from addon.store.money.sqlite.migrations import migrate
+from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import Settlement
-from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 from policies.alert_rules import RESCUED_CALLS
 from policies.limits import Counter

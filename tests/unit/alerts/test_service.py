@@ -18,7 +18,7 @@ from addon.alerts.sender import MAX_AGE, MAX_BACK_OFF_S, MIN_ATTEMPTS
 from addon.alerts.service import Alerts
 from addon.settings.settings import Settings, load_settings
 from addon.store.measured import MeasuredStore
-from addon.store.sqlite.store import SqliteStore
+from addon.store.money.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 
 

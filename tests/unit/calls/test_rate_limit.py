@@ -16,7 +16,7 @@ from addon.calls.rate_limit import take_late_token
 from addon.calls.reservation import reserve_first
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.settings.settings import Settings, load_settings
-from addon.store.sqlite.store import SqliteStore
+from addon.store.money.sqlite.store import SqliteStore
 from policies.call_stages import Stage
 from policies.refusal import Refusal
 

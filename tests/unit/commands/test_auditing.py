@@ -20,11 +20,11 @@ from rig.settings_files import ACME, HASH_A, MODELS, edit, write_files
 
 from addon.cli import COMMANDS, main
 from addon.edits.recording import file_evidence
-from addon.store.ledger.audit import find_lines
-from addon.store.ledger.audit_chain import read_chain
-from addon.store.ledger.audit_spool import AuditSpool
-from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.report import open_report
+from addon.store.money.audit.audit import find_lines
+from addon.store.money.audit.audit_chain import read_chain
+from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.money.reports.report import open_report
+from addon.store.money.sqlite.file import LedgerFile
 
 NO_CHANGE = {
     **dict.fromkeys(("alerts list", "catalog list", "keys list", "workspaces list", "usage"), "reads"),

@@ -12,7 +12,7 @@ from rig.configuration import ROOT
 from rig.large import sampled
 from rig.secret_commands import BOTH, VARIABLE
 
-from addon.store.ledger.report import open_report
+from addon.store.money.reports.report import open_report
 from unit.commands.test_auditing import database, lines, make_files
 
 
@@ -28,7 +28,7 @@ import os, signal, sys
 from pathlib import Path
 from click.testing import CliRunner
 from addon.cli import main
-from addon.store.ledger.audit_spool import AuditSpool
+from addon.store.money.audit.audit_spool import AuditSpool
 
 STEPS = {"os.rename", "os.remove", "os.mkdir", "tempfile.mkstemp", "sqlite3.connect", "fcntl.flock"}
 database, words = Path(sys.argv[1]), sys.argv[2:]

@@ -18,7 +18,7 @@ from rig.settings_files import contents, edit
 
 from addon.settings.settings import load_settings
 from addon.settings.value_types import SHIPPED_CATALOG
-from addon.store.process_lock import ProcessLock
+from addon.store.money.sqlite.process_lock import ProcessLock
 
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main")
 BYOK = '\n[byok.OPENAI]\nsecret = "file:../../../outside.key"\nrouting = true\n'

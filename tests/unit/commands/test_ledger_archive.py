@@ -9,8 +9,8 @@ from rig.audit import read_actions
 from rig.ledger import second_connection
 from rig.ledger_commands import conf_in, path_of, run
 
-from addon.store.ledger.audit import find_lines
-from addon.store.ledger.report import open_report
+from addon.store.money.audit.audit import find_lines
+from addon.store.money.reports.report import open_report
 
 
 @pytest.fixture

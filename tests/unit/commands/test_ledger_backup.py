@@ -20,12 +20,12 @@ from rig.redis_server import RedisServer
 
 from addon.settings.settings import load_conf
 from addon.store.backends import open_store
-from addon.store.ledger.backup import restore
-from addon.store.ledger.connection import open_connection
-from addon.store.ledger.migration_steps import STEPS
+from addon.store.money.sqlite.backup import restore
+from addon.store.money.sqlite.connection import open_connection
+from addon.store.money.sqlite.migration_steps import STEPS
+from addon.store.money.wallet import record_entry
 from addon.store.protocol import Settlement, Store
-from addon.store.wallet import record_entry
-from unit.store.ledger.test_copies import make_earlier
+from unit.store.money.sqlite.test_copies import make_earlier
 
 SOUND = (
     "2 calls, 2 wallet entries, 1 wallets, 6 counters, 1 holds, 0 price sets, 0 refusals, 0 audit lines:"

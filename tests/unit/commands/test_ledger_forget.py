@@ -18,10 +18,10 @@ from rig.audit import read_actions
 from rig.ledger import second_connection
 from rig.ledger_commands import conf_in, path_of, run
 
-from addon.store.ledger.archives import find_archives
-from addon.store.ledger.audit import find_lines
-from addon.store.ledger.calls_by_id import find_client_calls
-from addon.store.ledger.report import open_report
+from addon.store.money.archives.archives import find_archives
+from addon.store.money.audit.audit import find_lines
+from addon.store.money.reports.calls_by_id import find_client_calls
+from addon.store.money.reports.report import open_report
 
 ANN, BEN = USERS
 

@@ -8,8 +8,8 @@ import pytest
 from rig.archives import archive, write_call
 from rig.usage_report import write_rows
 
-from addon.store.ledger.archives import find_recorded_months
-from addon.store.ledger.report import open_report
+from addon.store.money.archives.archives import find_recorded_months
+from addon.store.money.reports.report import open_report
 from unit.commands.test_ledger_reconcile import CALLS, COSTS, EXPECTED, MODELS, USAGE, conf_with, run
 
 

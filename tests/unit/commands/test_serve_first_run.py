@@ -11,7 +11,7 @@ from rig.routed_calls import MODELS, PROVIDERS
 from addon.commands.serve_first_run import make_demo, renew_demo_model
 from addon.settings.first_run import create_demo_workspace, find_demo_model
 from addon.settings.settings import SettingsFiles
-from addon.store.ledger.audit_spool import AuditSpool
+from addon.store.money.audit.audit_spool import AuditSpool
 from policies.model import Model
 from policies.prices import Prices
 

@@ -7,7 +7,7 @@ import pytest
 from rig.ledger import locked_by_another, make_row, read_rows
 from rig.usage_report import CALLS, run, run_json, write_rows
 
-from addon.store.ledger.report import open_report
+from addon.store.money.reports.report import open_report
 
 
 def test_without_a_ledger_there_are_no_calls_and_no_file_is_created(conf: Path) -> None:

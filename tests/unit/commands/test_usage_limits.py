@@ -16,11 +16,11 @@ from rig.usage_report import run, run_csv, run_json
 
 from addon.settings.settings import load_conf, load_settings
 from addon.store.backends import open_store
-from addon.store.ledger.refusals import write_batch
-from addon.store.ledger.report import find_limits, ledger_counters, open_report
+from addon.store.money.refusal_counts import RefusalBatch, RefusalGroup
+from addon.store.money.reports.report import find_limits, ledger_counters, open_report
+from addon.store.money.sqlite.refusals import write_batch
+from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import HoldRequest, Settlement, WalletEntry
-from addon.store.refusals import RefusalBatch, RefusalGroup
-from addon.store.sqlite.store import SqliteStore
 from policies.spend import MaxCost
 
 # Limits.

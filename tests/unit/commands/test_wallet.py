@@ -19,8 +19,8 @@ from rig.upstream import Upstream
 from rig.wallet_commands import entries, ledger_of, run, run_json, use
 
 from addon.settings.settings import load_conf
+from addon.store.money.wallet import make_credit, save_entry
 from addon.store.protocol import Settlement
-from addon.store.wallet import make_credit, save_entry
 from policies.money import MAX_CAP_USD
 
 # Crediting.

@@ -11,7 +11,7 @@ from addon.console.notices import ELSEWHERE, UNKNOWN, find_place_notices, find_r
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.validation import validate
 from addon.store.backends import open_store
-from addon.store.ledger.report import open_report
+from addon.store.money.reports.report import open_report
 from addon.telemetry.admin import Readiness
 
 

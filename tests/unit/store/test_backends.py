@@ -9,10 +9,10 @@ from rig.stores import WORKSPACE, request, settlement, wallet
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.validation import validate
 from addon.store.backends import find_ledger_place, open_counters, open_store
-from addon.store.ledger.report import open_report
+from addon.store.money.reports.report import open_report
+from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import LedgerPlace, StoreUnavailable
 from addon.store.redis.store import RedisStore
-from addon.store.sqlite.store import SqliteStore
 from policies.spend import CounterUse
 
 

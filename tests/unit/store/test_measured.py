@@ -16,9 +16,9 @@ from rig.redis_fixtures import StartRedis
 from rig.stores import WORKSPACE, request
 
 from addon.store.measured import MeasuredStore
+from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import CallNotHeld, HoldRequest, Settlement, Store, StoreUnavailable
 from addon.store.redis.store import RedisStore
-from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 from policies.limits import Counter, Limit
 from policies.spend import NOT_METERED, Denial, Hold

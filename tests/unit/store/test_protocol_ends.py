@@ -14,7 +14,7 @@ from rig.stores import (
     settlement,
 )
 
-from addon.store.ledger.early_migration_steps import LARGEST
+from addon.store.money.sqlite.early_migration_steps import LARGEST
 from addon.store.protocol import IllegalRowError, Settlement, Store
 from policies.limits import wallet_counter
 from policies.spend import CounterUse

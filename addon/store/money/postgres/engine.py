@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from addon.store.ledger.rows import USAGE
 from addon.store.money.engine import HOLDS, Asked, Row, Rows, Statement, Table
 from addon.store.money.postgres.schema import SCHEMA
+from addon.store.money.rows import USAGE
 from policies.exchange import INTERRUPTED
 from policies.limits import period_end, period_start
 from policies.spend import CounterUse

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Final
 
-from addon.store.ledger.early_migration_steps import LARGEST
-from addon.store.ledger.price_set_schema import NOT_KEPT
+from addon.store.money.price_set_schema import NOT_KEPT
+from addon.store.money.sqlite.early_migration_steps import LARGEST
 
 MONTHS_AHEAD: Final = 3
 """How many partitions are made before their month begins."""

@@ -10,8 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from itertools import batched
 from typing import Any, Protocol
 
-from addon.store.circuits import CircuitSnapshot
 from addon.store.protocol import StoreUnavailable
+from addon.store.rates.circuits import CircuitSnapshot
 from addon.store.rates.redis.keys import CIRCUITS
 from addon.store.rates.redis.scripts import READ_CIRCUITS, SWAP_CIRCUIT, Script
 from policies.circuit_breaker import CLOSED, Change, Circuit

@@ -6,8 +6,8 @@ ledger and the fleet again. Every key expires by itself.
 
 from pydantic import SecretStr
 
-from addon.store.circuits import CircuitTable
 from addon.store.protocol import StoreUnavailable
+from addon.store.rates.circuits import CircuitTable
 from addon.store.rates.redis.circuits import RedisCircuits
 from addon.store.rates.redis.client import ScriptClient
 from addon.store.rates.redis.keys import IDENTITY, takes_of

@@ -11,7 +11,7 @@ from rig.settings_files import ACME, edit, write_files
 
 from addon.console.changes.maker import ChangeMaker
 from addon.settings.settings import SettingsFiles
-from addon.store.ledger.file import LedgerFile
+from addon.store.money.sqlite.file import LedgerFile
 
 ENV = {"CONSOLE": "a long pass phrase", "OPENAI_KEY": "sk-obviously-fake", "GROQ_KEY": "sk-obviously-fake"}
 

@@ -20,8 +20,8 @@ from addon.console.changes.maker import MAX_WAITING, BusyError, ChangeMaker, Ref
 from addon.edits.recording import file_evidence
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import SettingsFiles, load_settings
-from addon.store.ledger.audit_spool import AuditSpool
-from addon.store.ledger.report import open_report
+from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.money.reports.report import open_report
 from unit.console.changes.conftest import ENV
 
 REQUESTER = Requester("203.0.113.9", "0123456789abcdef")

@@ -12,7 +12,7 @@ from addon.console.changes import keys, wallet
 from addon.console.changes.form import Form
 from addon.console.changes.maker import ChangeMaker, RefusedError, UnavailableError
 from addon.console.changes.waiting import PendingChange
-from addon.store.ledger import audit
+from addon.store.money.audit import audit
 from unit.console.changes.test_forms import text_of
 from unit.console.changes.test_maker import AT_ACME, CI, REQUESTER, lines
 

@@ -9,9 +9,9 @@ from rig.console_reading import load_page
 from rig.settings_files import write_files
 
 from addon.console.views.audit import OF_COMMANDS
-from addon.store.ledger.audit import AuditLine, AuditLog
-from addon.store.ledger.audit_spool import AuditSpool
-from addon.store.ledger.connection import open_connection
+from addon.store.money.audit.audit import AuditLine, AuditLog
+from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.money.sqlite.connection import open_connection
 from unit.commands.test_auditing import AUDITED, ELSEWHERE
 
 

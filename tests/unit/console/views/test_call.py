@@ -11,8 +11,8 @@ from rig.rollups import INTERRUPTED, build_all, write
 from rig.settings_files import write_files
 
 from addon.console.view import NotFoundError, View
+from addon.store.money.sqlite.rows import write_call
 from addon.store.protocol import Settlement
-from addon.store.sqlite.rows import write_call
 from policies.prices import Prices
 from policies.usage import Usage
 

@@ -15,9 +15,9 @@ from addon.console.query import ParameterError
 from addon.console.time_range import TimeRange
 from addon.console.view import View
 from addon.console.views.overview_spend import LARGEST, choose_step
-from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.recount import write_counters
-from addon.store.ledger.report import find_totals, open_report
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.report import find_totals, open_report
+from addon.store.money.sqlite.recount import write_counters
 from addon.telemetry.metric_families import Sample
 
 TODAY = "2026-01-31T14:10:00.000+00:00"

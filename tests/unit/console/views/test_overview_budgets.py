@@ -10,9 +10,9 @@ from rig.ledger import make_row
 from rig.rollups import build_all, write
 from rig.settings_files import ACME, edit, write_files
 
-from addon.store.ledger.recount import write_counters
+from addon.store.money.sqlite.recount import write_counters
+from addon.store.money.sqlite.rows import write_entry
 from addon.store.protocol import WalletEntry
-from addon.store.sqlite.rows import write_entry
 from policies.utc_time import format_utc
 
 USD = 10**9

@@ -17,9 +17,9 @@ from addon.console.query import ParameterError
 from addon.console.view import NotFoundError, View
 from addon.console.views.workspace import ENTRY_ROWS
 from addon.console.views.workspace_keys import KEY_ROWS
-from addon.store.ledger.recount import write_counters
+from addon.store.money.sqlite.recount import write_counters
+from addon.store.money.sqlite.rows import write_entry
 from addon.store.protocol import WalletEntry
-from addon.store.sqlite.rows import write_entry
 from policies.utc_time import format_utc
 
 MINUTE = "2026-01-31T14:10:00.000+00:00"

@@ -16,9 +16,9 @@ from rig.settings_files import ACME, BETA, edit, write_files
 from addon.console.cells import NOTHING
 from addon.console.query import ParameterError
 from addon.console.views.workspaces import PAGE_ROWS
-from addon.store.ledger.recount import write_counters
+from addon.store.money.sqlite.recount import write_counters
+from addon.store.money.sqlite.rows import write_entry
 from addon.store.protocol import WalletEntry
-from addon.store.sqlite.rows import write_entry
 
 MINUTE = "2026-01-31T14:10:00.000+00:00"
 YESTERDAY = "2026-01-30T10:00:00.000+00:00"

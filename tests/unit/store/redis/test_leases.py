@@ -10,7 +10,7 @@ from rig.redis_stores import Rig
 from rig.stores import WORKSPACE, die, request, takes
 
 from addon.runtime.clock import SystemClock
-from addon.store.process_lock import ProcessLock
+from addon.store.money.sqlite.process_lock import ProcessLock
 from addon.store.protocol import LEASE_S, StoreUnavailable
 from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import LEASES

@@ -19,7 +19,7 @@ from rig.stores import (
     wallet,
 )
 
-from addon.store.ledger.file import LedgerFile
+from addon.store.money.sqlite.file import LedgerFile
 from addon.store.protocol import Store, StoreUnavailable
 from addon.store.redis.client import RedisClient
 from addon.store.redis.rebuild import rebuild_state

@@ -1,0 +1,1 @@
+"""The audit log: its lines, their chain, and those that wait."""

@@ -1,0 +1,1 @@
+"""Reports on calls, wallets and limits, as commands and pages show them."""

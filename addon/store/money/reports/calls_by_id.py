@@ -1,0 +1,108 @@
+"""Calls by their id, or by the id that their client gave them, in any ledger within milliseconds."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from addon.store.money.reports.call_pages import CallPage, CallPosition, fill_page, position_of
+from addon.store.money.reports.report import has_table
+from addon.store.money.sums.rollup_schema import AFTER_ALL
+from addon.store.money.sums.rollups import find_newest_end, read_progress
+from addon.text.table import Table
+
+
+def find_call(connection: sqlite3.Connection, call_id: str) -> tuple[Table, CallPosition] | None:
+    """Return the row of a call with every column of the ledger, and its position. None when there is no such call."""
+    cursor = connection.execute("SELECT *, created_at, rowid FROM usage WHERE id = ?", (call_id,))
+    row = cursor.fetchone()
+    if row is None:
+        return None
+    return Table([column[0] for column in cursor.description][:-2], [row[:-2]]), position_of(row)
+
+
+def find_client_calls(
+    connection: sqlite3.Connection,
+    client_request_id: str,
+    limit: int,
+    *,
+    before: CallPosition | None = None,
+    after: CallPosition | None = None,
+) -> CallPage:
+    """Return a page of the calls that have this id of their client, as ``find_page`` does.
+
+    It ``is_whole`` unless calls from before ``find_unlisted_end`` may be missing.
+    """
+    return fill_page(_ClientCalls(connection, client_request_id, before, after), limit, before, after)
+
+
+def find_unlisted_end(connection: sqlite3.Connection) -> str | None:
+    """Return the moment before which calls can't be found by the id of their client yet. None when all can be."""
+    return read_progress(connection).client_ids_from or None
+
+
+class _ClientCalls:
+    """The calls with one id of a client, from a position on, in one direction."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        client_request_id: str,
+        before: CallPosition | None,
+        after: CallPosition | None,
+    ) -> None:
+        self._connection = connection
+        self._client_request_id = client_request_id
+        self._start = before or after or CallPosition(AFTER_ALL, 0)
+        self._sign, self._order = (">", "ASC") if after else ("<", "DESC")
+        self.columns: Sequence[str] = ()
+        self.stopped_at: CallPosition | None = None
+        self.is_whole = find_unlisted_end(connection) is None
+
+    def find(self, limit: int) -> list[Any]:
+        """Return at most ``limit`` rows, each with its position as its last two values."""
+        # The order of the tables is fixed: the one of clients' ids comes first, in the order of time.
+        sql = f"""
+            SELECT usage.*, usage.created_at, usage.rowid
+            FROM client_requests AS named CROSS JOIN usage ON usage.id = named.id
+            WHERE named.client_request_id = ? AND named.created_at {self._sign}= ?
+                AND (named.created_at <> ? OR usage.rowid {self._sign} ?)
+            ORDER BY named.created_at {self._order}, usage.rowid {self._order} LIMIT ?
+        """  # noqa: S608
+        moment = self._start.created_at
+        values = (self._client_request_id, moment, moment, self._start.rowid, limit)
+        cursor = self._connection.execute(sql, values)
+        self.columns = [column[0] for column in cursor.description][:-2]
+        return cursor.fetchall()
+
+
+_DIFFERENT = """
+    SELECT client_request_id, created_at, id FROM usage
+    WHERE client_request_id IS NOT NULL AND created_at >= (SELECT client_ids_from FROM rollup_progress)
+        AND NOT EXISTS (
+            SELECT 1 FROM client_requests AS named
+            WHERE (named.client_request_id, named.created_at, named.id)
+                = (usage.client_request_id, usage.created_at, usage.id)
+        )
+    UNION ALL
+    SELECT client_request_id, created_at, id FROM client_requests AS named
+    WHERE NOT EXISTS (
+        SELECT 1 FROM usage WHERE usage.id = named.id
+            AND (usage.client_request_id, usage.created_at) = (named.client_request_id, named.created_at)
+    )
+"""
+
+
+def count_wrong_ids(connection: sqlite3.Connection) -> int:
+    """Return how many calls are missing in the table of clients' ids, or are wrong there. Raises ``sqlite3.Error``."""
+    if not has_table(connection, "client_requests"):
+        return 0
+    found: tuple[int] = connection.execute(f"SELECT count(*) FROM ({_DIFFERENT})").fetchone()  # noqa: S608
+    return found[0]
+
+
+def forget_client_ids(connection: sqlite3.Connection) -> None:
+    """Empty the table of clients' ids, in one transaction. A gateway then fills it in short steps."""
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DELETE FROM client_requests")
+        connection.execute("UPDATE rollup_progress SET client_ids_from = ?", (find_newest_end(connection),))

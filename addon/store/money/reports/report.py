@@ -1,0 +1,235 @@
+"""Reports on calls, wallets and limits, read through a connection that can't write. Source: docs/ledger.md."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from addon.store.money.holds import read_used
+from addon.store.money.reports.call_filter import Filter, join_conditions
+from addon.store.money.reports.recent_calls import select_recent
+from addon.store.money.reports.totals import select_totals
+from addon.store.money.reports.wallet_credits import Credit, find_wallet_cap
+from addon.store.money.sqlite.engine import SQLITE, run
+from addon.store.money.sqlite.migrations import migrate
+from addon.store.money.sums.rollup_schema import AFTER_ALL
+from addon.store.protocol import StoreUnavailable, WalletEntry
+from addon.text.table import Table
+from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
+from policies.model import Workspace
+from policies.spend import CounterUse
+from policies.utc_time import format_utc
+
+
+@contextmanager
+def open_report(path: Path) -> Iterator[sqlite3.Connection]:
+    """Give a view of the ledger at one moment. A missing ledger counts as empty. Raises sqlite3.Error, OSError."""
+    exists = path.exists()
+    target = f"{path.absolute().as_uri()}?mode=ro" if exists else ":memory:"
+    with closing(sqlite3.connect(target, uri=exists, timeout=2, isolation_level=None)) as connection:
+        if not exists:
+            migrate(connection)
+        connection.execute("BEGIN")
+        yield connection
+
+
+def find_recent(connection: sqlite3.Connection, wanted: Filter, limit: int) -> Table:
+    """Return the newest calls with every column of the ledger, the newest first."""
+    return Table(*select_recent(connection, wanted, limit))
+
+
+def find_totals(connection: sqlite3.Connection, by: str, wanted: Filter, limit: int | None) -> Table:
+    """Return sums by one or two of ``GROUPS``. Times are sorted, newest first; other groups by cost, highest first."""
+    return _table(select_totals(connection, by, wanted, limit))
+
+
+REFUSAL_COLUMNS = ("workspace", "key_id", "code", "count", "last_hour")
+
+
+def find_refusals(connection: sqlite3.Connection, wanted: Filter, limit: int | None) -> Table:
+    """Return how often calls were refused, by workspace, key and code, with the newest hour; the most frequent first.
+
+    Workspace and key are None where no valid key was sent. An hour counts if any moment of it is wanted. Of the filter
+    only workspace, key and time apply.
+    """
+    if not has_table(connection, "refusals"):
+        return Table(REFUSAL_COLUMNS, [])
+    conditions = {
+        "workspace = ?": wanted.workspace,
+        "key_id = ?": wanted.key,
+        "hour >= substr(?, 1, 13)": wanted.since,
+        "hour || ':00:00.000+00:00' < ?": wanted.until,
+    }
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    sql = f"""
+        SELECT nullif(workspace, '') AS workspace, nullif(key_id, '') AS key_id, code, sum(count) AS count,
+               max(hour) AS last_hour
+        FROM refusals WHERE {" AND ".join(given) or "TRUE"} GROUP BY 1, 2, 3
+        ORDER BY 4 DESC, 5 DESC, 1, 2, 3 LIMIT ?
+    """  # noqa: S608
+    return _table(connection.execute(sql, (*given.values(), -1 if limit is None else limit)))
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Return False for a later table, if an older version has used the ledger last, and no gateway has opened it."""
+    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchone() is not None
+
+
+type ReadUsed = Callable[[Limit, str, str], CounterUse]
+"""Returns how much of a limit is used, given the limit, the workspace and the key id."""
+
+
+def ledger_counters(connection: sqlite3.Connection) -> ReadUsed:
+    """Return a function that reads the counters in this file. Raise ``StoreUnavailable`` when Redis keeps them."""
+    (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
+    if redis_state is not None:
+        raise StoreUnavailable(
+            "the counters are in Redis; the next gateway that starts on this ledger takes them over"
+        )
+    return lambda limit, workspace, key_id: run(connection, read_used([limit], workspace, key_id, SQLITE))[0]
+
+
+LIMIT_COLUMNS = (
+    "workspace",
+    "key_id",
+    "limit",
+    "period",
+    "spent_nanousd",
+    "held_nanousd",
+    "cap_nanousd",
+    "left_nanousd",
+    "requests",
+    "requests_in_flight",
+    "request_cap",
+    "requests_left",
+)
+
+
+def find_limits(
+    read_used: ReadUsed, workspaces: Iterable[Workspace], now: datetime, credits: Mapping[str, Credit]
+) -> Table:
+    """Return how much is left of every limit of metered calls at ``now`` (UTC): the cap, less what is spent and held.
+
+    The limits of each workspace come first, then those of its active keys. ``credits`` has the last credit of each
+    wallet, which is the wallet's cap; where the balance is more, that is. Columns of the other unit, and ``key_id`` for
+    a limit of the workspace, are None.
+    """
+    rows = []
+    for workspace in workspaces:
+        of_keys = {
+            limit: key.id
+            for key in workspace.keys
+            if key.active
+            for limit in limits_of(workspace, key, "payg", now)
+        }
+        for limit, key_id in sorted(of_keys.items(), key=lambda item: item[0].kind in LIMITS_OF_KEYS):
+            used = read_used(limit, workspace.id, key_id)
+            shown_key = key_id if limit.kind in LIMITS_OF_KEYS else None
+            columns = _limit_columns(limit, used, credits.get(workspace.id))
+            rows.append((workspace.id, shown_key, limit.kind, limit.counter.period, *columns))
+    return Table(LIMIT_COLUMNS, rows)
+
+
+def find_limits_of(
+    read_used: ReadUsed,
+    workspaces: Iterable[Workspace],
+    wanted: Filter,
+    now: datetime,
+    credits: Mapping[str, Credit],
+) -> Table:
+    """Return the limits of the wanted workspace and key: those of a key, and those of its whole workspace."""
+    shown = [
+        one
+        for one in workspaces
+        if wanted.workspace in (None, one.id) and wanted.key in (None, *(key.id for key in one.keys))
+    ]
+    table = find_limits(read_used, shown, now, credits)
+    place = table.columns.index("key_id")
+    return Table(
+        table.columns, [row for row in table.rows if wanted.key is None or row[place] in (None, wanted.key)]
+    )
+
+
+def count_holds(connection: sqlite3.Connection, wanted: Filter) -> int:
+    """Return how many calls are in flight, of all processes, by the holds in this file. Their time does not matter."""
+    where, values = join_conditions(
+        {
+            "workspace = ?": wanted.workspace,
+            "key_id = ?": wanted.key,
+            "json_extract(interrupted_row, '$.model_slug') = ?": wanted.model,
+            "json_extract(interrupted_row, '$.provider') = ?": wanted.provider,
+        }
+    )
+    found: tuple[int] = connection.execute(f"SELECT count(*) FROM holds WHERE {where}", values).fetchone()  # noqa: S608
+    return found[0]
+
+
+def _limit_columns(limit: Limit, used: CounterUse, credit: Credit | None) -> tuple[int | None, ...]:
+    if limit.kind == "request_cap":
+        left = limit.maximum - used.requests - used.in_flight
+        return (None, None, None, None, used.requests, used.in_flight, limit.maximum, left)
+    spent, cap = used.spent_nanousd, limit.maximum
+    if limit.kind == "wallet":
+        balance = -spent
+        cap = find_wallet_cap(balance, credit.amount_nanousd if credit else 0)
+        spent = cap - balance
+    held = used.held_nanousd
+    return (spent, held, cap, cap - spent - held, None, None, None, None)
+
+
+def find_balances(read_used: ReadUsed, workspaces: Iterable[str]) -> Table:
+    """Return each wallet's balance, the part that calls in flight hold, and the rest."""
+    rows = []
+    for workspace in workspaces:
+        used = read_used(Limit("wallet", wallet_counter(workspace), 0), workspace, "")
+        rows.append(
+            (workspace, -used.spent_nanousd, used.held_nanousd, -used.spent_nanousd - used.held_nanousd)
+        )
+    return Table(("workspace", "balance_nanousd", "held_nanousd", "left_nanousd"), rows)
+
+
+def find_entries(
+    connection: sqlite3.Connection, workspace: str, limit: int, before: WalletEntry | None = None
+) -> Table:
+    """Return the newest entries of a wallet with every column of the table, the newest first.
+
+    With ``before``, return only entries that are older than this one.
+    """
+    place = (format_utc(before.created_at), before.id) if before else (AFTER_ALL, AFTER_ALL)
+    sql = """
+        SELECT * FROM wallet_entries WHERE workspace = ? AND (created_at, id) < (?, ?)
+        ORDER BY created_at DESC, id DESC LIMIT ?
+    """
+    return _table(connection.execute(sql, (workspace, *place, limit)))
+
+
+def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | None:
+    """Return one entry of a wallet, None when it does not exist."""
+    row = connection.execute(
+        "SELECT id, created_at, workspace, amount_nanousd, reference FROM wallet_entries WHERE id = ?",
+        (entry_id,),
+    ).fetchone()
+    return row and WalletEntry(row[0], datetime.fromisoformat(row[1]), *row[2:])
+
+
+def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how many calls, wallet entries, wallets, counters, holds, price sets and refusals the file has."""
+    counts = {
+        "calls": "SELECT count(*) FROM usage",
+        "wallet_entries": "SELECT count(*) FROM wallet_entries",
+        "wallets": "SELECT count(DISTINCT workspace) FROM wallet_entries",
+        "counters": "SELECT count(*) FROM spend",
+        "holds": "SELECT count(*) FROM holds",
+    }
+    if has_table(connection, "prices"):
+        counts["price_sets"] = "SELECT count(*) FROM prices"
+    if has_table(connection, "refusals"):
+        counts["refusals"] = "SELECT coalesce(sum(count), 0) FROM refusals"
+    if has_table(connection, "audit"):
+        counts["audit_lines"] = "SELECT count(*) FROM audit"
+    return {name: connection.execute(sql).fetchone()[0] for name, sql in counts.items()}
+
+
+def _table(cursor: sqlite3.Cursor) -> Table:
+    return Table([column[0] for column in cursor.description], cursor.fetchall())

@@ -1,0 +1,96 @@
+"""The totals of ``tollgate usage``. Totals are read from the rollups where these cover the time.
+
+Source: docs/ledger.md, docs/decisions/triggers-keep-the-rollups.md.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
+from typing import Final
+
+from addon.store.money.reports.call_filter import Filter, join_conditions
+from addon.store.money.reports.sum_sources import ROWS, SUMS, Part, find_days, find_hours, split_time
+
+GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "workspace": ("workspace",),
+        "key": ("workspace", "key_id"),
+        "model": ("model_slug",),
+        "provider": ("provider",),
+        "mode": ("mode",),
+        "status": ("status_class",),
+        "day": ("day",),
+        "hour": ("hour",),
+    }
+)
+"""The groupings of totals, each with the columns that name a group. Days and hours are of UTC."""
+
+TIMES: Final = frozenset({"day", "hour"})
+"""The groupings that are sorted by time, newest first. The others are sorted by cost, highest first."""
+
+
+def split_groups(by: str) -> list[str]:
+    """Return the groupings of ``by``: one of ``GROUPS``, or two that are separated by a comma."""
+    return by.split(",")
+
+
+def columns_of(by: str) -> list[str]:
+    """Return the columns that name a group, each once."""
+    return list(dict.fromkeys(chain.from_iterable(GROUPS[one] for one in split_groups(by))))
+
+
+def select_totals(
+    connection: sqlite3.Connection, by: str, wanted: Filter, limit: int | None
+) -> sqlite3.Cursor:
+    """Return sums by one or two of ``GROUPS``: those of the first are in order, and within them those of the second."""
+    names = columns_of(by)
+    selects, values = [], list[str]()
+    needed = [*names, *wanted.columns()]
+    days = None if "hour" in names else find_days(needed)
+    for part in split_time(connection, wanted, days, find_hours(needed)):
+        sql, of_part = select_part(part, names, wanted)
+        selects.append(sql)
+        values += of_part
+    listed = ", ".join(names)
+    grouped = (
+        f"SELECT {listed}, {', '.join(f'sum({name}) AS {name}' for name in SUMS)}"  # noqa: S608
+        f" FROM ({' UNION ALL '.join(selects)}) GROUP BY {listed}"
+    )
+    sql = f"SELECT * FROM ({grouped}) ORDER BY {_order(by)} LIMIT ?"  # noqa: S608
+    return connection.execute(sql, (*values, -1 if limit is None else limit))
+
+
+def _order(by: str) -> str:
+    first, *more = split_groups(by)
+    order = _order_within(GROUPS[first])
+    if first not in TIMES and more:
+        # All groups of the first kind together, before those of the second kind in each.
+        names = ", ".join(GROUPS[first])
+        order = f"sum(retail_nanousd) OVER by_first DESC, sum(calls) OVER by_first DESC, {names}"
+        order = order.replace("by_first", f"(PARTITION BY {names})")
+    rest = [order, *(_order_within(GROUPS[one]) for one in more)]
+    return ", ".join(rest)
+
+
+def _order_within(names: Sequence[str]) -> str:
+    if names[0] in TIMES:
+        return f"{names[0]} DESC"
+    return f"retail_nanousd DESC, calls DESC, {', '.join(names)}"
+
+
+def select_part(
+    part: Part, names: Sequence[str], wanted: Filter, summed: Sequence[str] = SUMS
+) -> tuple[str, list[str]]:
+    """Return the SQL of the sums in one part of the time, by the columns ``names``, and its values."""
+    source = part.source
+    within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
+    where, values = join_conditions(wanted.conditions(of_rows=source is ROWS) | within)
+    # The plus keeps SQLite from reading all of an index in the order of the groups, for the rows of a short time.
+    columns = [f"{source.columns.get(name, f'+{name}')} AS {name}" for name in names]
+    sums = [f"{source.sums[name]} AS {name}" for name in summed]
+    groups = ", ".join(str(place + 1) for place in range(len(names)))
+    return (
+        f"SELECT {', '.join(columns + sums)} FROM {source.table} WHERE {where} GROUP BY {groups}",  # noqa: S608
+        values,
+    )

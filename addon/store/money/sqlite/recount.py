@@ -1,0 +1,87 @@
+"""A recount of every counter from the ledger's rows, whether SQLite or Redis kept the counters."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from addon.store.money.archives.archives import has_archives
+from policies.limits import Counter, counters_of, wallet_counter
+
+
+@dataclass(frozen=True, slots=True)
+class CounterTotals:
+    """The sums of one counter. For a wallet, ``spent_nanousd`` is the negative balance, and ``requests`` is 0."""
+
+    spent_nanousd: int = 0
+    requests: int = 0
+
+
+DAYS = """
+    SELECT workspace, key_id, substr(created_at, 1, 10), sum(retail_nanousd), count(*) FROM usage GROUP BY 1, 2, 3
+"""
+WALLETS = "SELECT workspace, -sum(amount_nanousd) FROM wallet_entries GROUP BY 1"
+
+_RECORDED = "(SELECT month FROM archives WHERE file_sha256 IS NOT NULL)"
+# The sums of an archived month have its late calls, too. Its calls may be here until all of them are removed.
+_KEPT_DAYS = f"""
+    SELECT workspace, key_id, substr(created_at, 1, 10), sum(retail_nanousd), count(*) FROM usage
+    WHERE substr(created_at, 1, 7) NOT IN {_RECORDED} GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT workspace, key_id, day, sum(retail_nanousd), sum(calls) FROM days
+    WHERE substr(day, 1, 7) IN {_RECORDED} GROUP BY 1, 2, 3
+"""  # noqa: S608
+_KEPT_WALLETS = f"""
+    SELECT workspace, -sum(amount_nanousd) FROM (
+        SELECT workspace, amount_nanousd FROM wallet_entries
+        WHERE reference <> 'call' OR substr(created_at, 1, 7) NOT IN {_RECORDED}
+            OR id IN (SELECT id FROM late_calls)
+        UNION ALL
+        SELECT workspace, amount_nanousd FROM archived_workspaces WHERE charges > 0
+    ) GROUP BY 1
+"""  # noqa: S608
+
+
+def recount(connection: sqlite3.Connection) -> dict[Counter, CounterTotals]:
+    """Return every counter that the rows add to, of all periods. Raises ``sqlite3.Error``.
+
+    Of an archived month, the sums by day are added, which the record of its file proves.
+    """
+    has_files = has_archives(connection)
+    days, wallets = (_KEPT_DAYS, _KEPT_WALLETS) if has_files else (DAYS, WALLETS)
+    return sum_counters(connection.execute(days), connection.execute(wallets))
+
+
+def sum_counters(days: Iterable[Any], wallets: Iterable[Any]) -> dict[Counter, CounterTotals]:
+    """Return every counter, given what ``DAYS`` and ``WALLETS`` find."""
+    sums: defaultdict[Counter, CounterTotals] = defaultdict(CounterTotals)
+    for workspace, key_id, day, spent_nanousd, requests in days:
+        for counter in counters_of(workspace, key_id, date.fromisoformat(day)):
+            before = sums[counter]
+            sums[counter] = CounterTotals(before.spent_nanousd + spent_nanousd, before.requests + requests)
+    for workspace, missing_nanousd in wallets:
+        sums[wallet_counter(workspace)] = CounterTotals(missing_nanousd)
+    return dict(sums)
+
+
+def write_counters(connection: sqlite3.Connection) -> None:
+    """Fill the empty table ``spend`` from the rows. Raises ``sqlite3.Error``."""
+    connection.executemany(
+        "INSERT INTO spend VALUES (?, ?, ?, ?)",
+        [
+            (counter.scope, counter.period, totals.spent_nanousd, totals.requests)
+            for counter, totals in recount(connection).items()
+        ],
+    )
+
+
+def reclaim_counters(connection: sqlite3.Connection) -> None:
+    """Keep the counters in this file again when Redis kept them before: count them again from the rows."""
+    (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
+    if redis_state is None:
+        return
+    connection.execute("DELETE FROM spend")
+    write_counters(connection)
+    connection.execute("UPDATE ledger SET redis_state = NULL")

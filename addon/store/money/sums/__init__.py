@@ -1,0 +1,1 @@
+"""The sums of calls by hour and day."""

@@ -1,0 +1,1 @@
+"""The checks that rows, sums, wallets and prices agree."""

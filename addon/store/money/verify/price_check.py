@@ -1,0 +1,78 @@
+"""The check of costs: each row's cost is computed again from its own counts and its own price set."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from addon.store.money.price_set_schema import NOT_KEPT
+from addon.store.money.reports.price_sets import read_price_sets
+from addon.store.money.reports.report import has_table
+from policies.money import compute_call_costs_nanousd
+from policies.price_set import PriceSet
+from policies.usage import Usage
+
+MAX_NAMED: Final = 1_000
+"""How many calls are named. Those after them are counted."""
+
+_FACTS: Final = ("id", "mode", "price_set", "wholesale_nanousd", "retail_nanousd")
+_ROWS: Final = f"""
+    SELECT {", ".join((*_FACTS, *Usage.__struct_fields__))} FROM usage WHERE price_set IS NOT '{NOT_KEPT}'
+"""  # noqa: S608
+
+type _Sets = dict[str, PriceSet | None]
+"""Price sets by their names, None for one that was changed."""
+
+
+def count_not_kept(connection: sqlite3.Connection) -> int:
+    """Return how many calls are of a version that kept no prices, so that their costs can't be computed again."""
+    kept = f" WHERE price_set = '{NOT_KEPT}'" if _rows_name_sets(connection) else ""
+    found: tuple[int] = connection.execute(f"SELECT count(*) FROM usage{kept}").fetchone()  # noqa: S608
+    return found[0]
+
+
+def find_wrong_costs(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield a line for each call whose cost does not follow from its row, and for each set that was changed."""
+    if not has_table(connection, "prices"):
+        if _rows_name_sets(connection):
+            yield "prices: the table is missing"
+        return
+    # The rows that are being read keep one moment of the ledger: calls that end now bring no set that is not seen.
+    rows = connection.execute(_ROWS)
+    sets: _Sets = {}
+    for stored in read_price_sets(connection):
+        sets[stored.hash] = stored.prices
+        if stored.fault:
+            yield f"price set {stored.hash}: {stored.fault}"
+    wrong = 0
+    for row in rows:
+        if fault := _check_row(row, sets):
+            wrong += 1
+            if wrong <= MAX_NAMED:
+                yield f"call {row[0]}: {fault}"
+    if wrong > MAX_NAMED:
+        yield f"and {wrong - MAX_NAMED} more calls do not agree with their prices"
+
+
+def _rows_name_sets(connection: sqlite3.Connection) -> bool:
+    """Return False for a ledger that no gateway of a version with price sets has opened."""
+    sql = "SELECT 1 FROM pragma_table_info('usage') WHERE name = 'price_set'"
+    return connection.execute(sql).fetchone() is not None
+
+
+def _check_row(row: Sequence[Any], sets: _Sets) -> str | None:
+    """Return why a row's cost does not follow from its counts, None where it does."""
+    _, mode, name, *recorded = row[: len(_FACTS)]
+    prices = sets.get(name)
+    if mode == "byok":
+        return "it had a customer's own key, but has a price" if name or any(recorded) else None
+    if name is None:
+        return "it names no price set"
+    if prices is None:
+        return f"its price set {name} {'was changed' if name in sets else 'is missing'}"
+    computed = compute_call_costs_nanousd(Usage(*row[len(_FACTS) :]), prices)
+    if computed == recorded:
+        return None
+    return (
+        f"{recorded[0]} nano-USD wholesale and {recorded[1]} retail are recorded;"
+        f" its counts cost {computed[0]} and {computed[1]} at its price set {name}"
+    )

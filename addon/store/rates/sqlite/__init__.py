@@ -1,0 +1,1 @@
+"""Rates in the ledger's file, on one machine."""

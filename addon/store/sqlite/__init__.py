@@ -1,1 +1,0 @@
-"""The store for one machine: everything is in the ledger's file."""
