@@ -30,6 +30,7 @@ type WarningKind = Literal[
     "overlay_hides_nothing",
     "alerts_unset",
     "redis_password_bare",
+    "ledger_password_bare",
     "console_closed",
     "console_password_common",
     "open_to_others",

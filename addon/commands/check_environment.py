@@ -13,6 +13,7 @@ from addon.settings.value_types import SecretReference
 from addon.store.money.sqlite.process_lock import find_running
 
 _REDIS_URL: Final = "redis://127.0.0.1:6379/0"
+_LEDGER_URL: Final = "postgresql://127.0.0.1/tollgate"
 _PROXY_URL: Final = "http://127.0.0.1:1"
 _CONSOLE_TEXT: Final = "the password of the running gateway"
 
@@ -57,6 +58,7 @@ def _stand_ins(conf: ProxyConf, elsewhere: frozenset[str]) -> dict[str, str]:
     """Return a value for each variable of a setting that can't be without one."""
     settings = (
         (conf.state.redis_url, _REDIS_URL),
+        (conf.ledger.url, _LEDGER_URL),
         (conf.upstream.proxy, _PROXY_URL),
         (conf.alerts.webhook, "https://gateway.invalid"),
         (conf.admin.console_password, _CONSOLE_TEXT),

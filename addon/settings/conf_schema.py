@@ -19,6 +19,7 @@ from addon.settings.value_types import (
     Distinct,
     Enabled,
     HostName,
+    LedgerUrl,
     OptionalPath,
     OptionalSecret,
     Percent,
@@ -81,6 +82,13 @@ class State(Table):
 
     backend: Literal["sqlite", "redis"] = "sqlite"
     redis_url: RedisUrl = SecretStr("redis://127.0.0.1:6379/0")
+    fleet: Text | Literal[""] = ""
+
+
+class Ledger(Table):
+    """``[ledger]``: where money is kept. Empty: in the SQLite file ``[paths] database``."""
+
+    url: LedgerUrl = ""
 
 
 class Limits(Table):
@@ -154,6 +162,7 @@ class ProxyConf(Table):
     admin: Admin = Admin()
     paths: Paths
     state: State = State()
+    ledger: Ledger = Ledger()
     limits: Limits = Limits()
     upstream: Upstream = Upstream()
     billing: Billing = Billing()

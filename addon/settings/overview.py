@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from addon.runtime.listening import is_loopback
+from addon.settings import ledger_url, redis_url
 from addon.settings.common_passwords import is_common
-from addon.settings.redis_url import has_bare_password
 from addon.settings.settings import Settings
 from addon.settings.shared_settings import SharedSettings
 from policies import settings_warnings
@@ -71,11 +71,11 @@ def find_file_warnings(settings: Settings) -> list[FileWarning]:
     if settings.conf.alerts.webhook and settings.alert_target is None:
         reason = "an environment variable that it names is not set, so no alert is sent"
         warnings.append(FileWarning("alerts_unset", settings.conf_file, "alerts", reason))
-    if has_bare_password(settings.written.state.redis_url):
-        reason = (
-            "holds a password, which anyone who reads the file sees; keep the URL as env:NAME or file:PATH"
-        )
-        warnings.append(FileWarning("redis_password_bare", settings.conf_file, "state.redis_url", reason))
+    bare = "holds a password, which anyone who reads the file sees; keep the URL as env:NAME or file:PATH"
+    if redis_url.has_bare_password(settings.written.state.redis_url):
+        warnings.append(FileWarning("redis_password_bare", settings.conf_file, "state.redis_url", bare))
+    if ledger_url.has_bare_password(settings.written.ledger.url):
+        warnings.append(FileWarning("ledger_password_bare", settings.conf_file, "ledger.url", bare))
     if closed := find_closed_reason(settings):
         warnings.append(FileWarning("console_closed", settings.conf_file, "admin.console_password", closed))
     password = settings.console_password and settings.console_password.secret

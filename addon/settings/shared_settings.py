@@ -18,6 +18,7 @@ from addon.settings.console_password import ConsolePassword, load_console_passwo
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
 from addon.settings.errors import ErrorList, SettingsError, raise_first
 from addon.settings.gateway_secrets import GatewaySecrets, load_gateway_secrets
+from addon.settings.ledger_url import read_ledger_url
 from addon.settings.policy_modules import load_policies
 from addon.settings.redis_url import read_redis_url
 from addon.settings.secrets import Secrets
@@ -28,7 +29,7 @@ from policies.family import Family
 from policies.model import Model, Provider
 from policies.review import Policy
 
-NEEDS_RESTART: Final = ("listen", "admin", "paths", "state", "log")
+NEEDS_RESTART: Final = ("listen", "admin", "paths", "state", "ledger", "log")
 """The sections of proxy.conf whose changes take effect only after a restart."""
 
 
@@ -135,6 +136,7 @@ def _load_others(
     policies = errors.attempt(load_policies, conf.policies.extra, conf_file, sources)
     egress_proxy = errors.attempt(_load_egress_proxy, conf.upstream.proxy, conf_file, secrets)
     errors.attempt(_check_redis_url, written.state, conf_file, secrets)
+    errors.attempt(_check_ledger_url, written, conf_file, secrets)
     alert_target = errors.attempt(load_alert_target, conf.alerts, conf_file, secrets)
     console_password = errors.attempt(load_console_password, conf.admin, conf_file, secrets)
     return _Others(policies, egress_proxy, alert_target, console_password)
@@ -211,6 +213,15 @@ def _check_redis_url(state: State, conf_file: Path, secrets: Secrets) -> None:
             read_redis_url(state.redis_url, secrets)
     except ValueError as error:
         raise SettingsError(conf_file, "state.redis_url", str(error)) from None
+
+
+def _check_ledger_url(conf: ProxyConf, conf_file: Path, secrets: Secrets) -> None:
+    """Raise ``SettingsError`` when the URL of the ledger can't be read."""
+    try:
+        if conf.ledger.url:
+            read_ledger_url(conf.ledger.url, secrets)
+    except ValueError as error:
+        raise SettingsError(conf_file, "ledger.url", str(error)) from None
 
 
 def load_conf(conf_file: Path, sources: Sources | None = None) -> ProxyConf:

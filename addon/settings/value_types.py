@@ -42,7 +42,8 @@ _OWN_HEADERS = frozenset(
         *("proxy-connection", "http2-settings"),
     }
 )
-_REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+_REDIS_SCHEMES = ("redis://", "rediss://", "unix://", "redis+", "rediss+")
+LEDGER_SCHEMES = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,29 @@ def _parse_redis_url(value: object, info: ValidationInfo) -> SecretReference | S
     return reference
 
 
+def check_ledger_url(url: str) -> None:
+    """Raise ValueError, which shows no part of ``url``, when it is not the URL of a PostgreSQL."""
+    if not url.startswith(LEDGER_SCHEMES):
+        raise ValueError("must begin with postgresql://")
+
+
+def _parse_ledger_url(value: object, info: ValidationInfo) -> SecretReference | SecretStr | str:
+    """Return the URL of PostgreSQL, or a reference to a secret URL, with an absolute path if that is a file."""
+    if value == "":
+        return ""
+    if not isinstance(value, str):
+        raise ValueError('must be a string such as "postgresql://HOST/DATABASE"')
+    if value.startswith(LEDGER_SCHEMES):
+        return SecretStr(value)
+    try:
+        reference = parse_secret(value)
+    except ValueError:
+        raise ValueError("must begin with postgresql://, or be env:NAME, file:PATH or sealed:TOKEN") from None
+    if reference.kind == "file":
+        return SecretReference("file", str(_make_absolute(reference.name, info)))
+    return reference
+
+
 def _make_absolute(value: object, info: ValidationInfo) -> Path:
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
@@ -283,6 +307,11 @@ type HeaderValue = Annotated[
     str, _require_match(r"[!-~]([ -~]*[!-~])?", "a line of printable ASCII, not empty")
 ]
 type RedisUrl = Annotated[SecretReference | SecretStr, BeforeValidator(_parse_redis_url)]
+type LedgerUrl = Annotated[
+    Literal[""] | SecretReference | SecretStr,
+    Field(union_mode="left_to_right"),
+    BeforeValidator(_parse_ledger_url),
+]
 type AbsolutePath = Annotated[Path, BeforeValidator(_make_absolute)]
 type CatalogPath = Annotated[Path, BeforeValidator(_find_catalog)]
 type OptionalPath = Annotated[Path | None, BeforeValidator(_make_optional)]

@@ -12,11 +12,15 @@ from pydantic import SecretStr
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.conf_schema import ProxyConf
+from addon.settings.ledger_url import read_ledger_url
 from addon.settings.redis_url import read_redis_url
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
+from addon.settings.value_types import SecretReference
+from addon.store.money.ledger import LedgerPlace
 from addon.store.money.reports.report import ReadUsed, ledger_counters
-from addon.store.protocol import LedgerPlace, Store, StoreUnavailable
+from addon.store.protocol import LedgerPlace as OldPlace
+from addon.store.protocol import Store, StoreUnavailable
 
 
 def find_redis_url(conf: ProxyConf) -> SecretStr:
@@ -25,6 +29,25 @@ def find_redis_url(conf: ProxyConf) -> SecretStr:
         return read_redis_url(conf.state.redis_url, Secrets(os.environ, Sources(), conf.paths.master_keys))
     except ValueError as error:
         raise StoreUnavailable(f"state.redis_url: {error}") from None
+
+
+def find_ledger(conf: ProxyConf) -> LedgerPlace:
+    """Return where the ledger is. Raise ``StoreUnavailable`` when the secret that holds its URL can't be read."""
+    if not conf.ledger.url:
+        from addon.store.money.sqlite.place import SqlitePlace
+
+        return SqlitePlace(conf.paths.database)
+    from addon.store.money.postgres.ledger import PostgresPlace
+
+    return PostgresPlace(find_ledger_url(conf.ledger.url, conf))
+
+
+def find_ledger_url(setting: SecretReference | SecretStr, conf: ProxyConf) -> SecretStr:
+    """Return the URL of PostgreSQL. Raise ``StoreUnavailable`` when the secret that holds it can't be read."""
+    try:
+        return read_ledger_url(setting, Secrets(os.environ, Sources(), conf.paths.master_keys))
+    except ValueError as error:
+        raise StoreUnavailable(f"ledger.url: {error}") from None
 
 
 def open_store(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> Store:
@@ -57,10 +80,10 @@ def open_counters(conf: ProxyConf, ledger: sqlite3.Connection, timeout_s: float 
         yield read_used
 
 
-def find_ledger_place(conf: ProxyConf, ledger: sqlite3.Connection, timeout_s: float) -> LedgerPlace:
+def find_ledger_place(conf: ProxyConf, ledger: sqlite3.Connection, timeout_s: float) -> OldPlace:
     """Return whether calls are recorded in this ledger. Raises ``StoreUnavailable``."""
     if conf.state.backend != "redis":
-        return LedgerPlace(True, 0)
+        return OldPlace(True, 0)
     from addon.store.redis.session import find_place
     from addon.store.redis.state import read_identity
 

@@ -22,6 +22,7 @@ SECTIONS: dict[str, type[Table]] = {
     "`[admin]`": conf_schema.Admin,
     "`[paths]`": conf_schema.Paths,
     "`[state]`": conf_schema.State,
+    "`[ledger]`": conf_schema.Ledger,
     "`[limits]`": conf_schema.Limits,
     "`[upstream]`": conf_schema.Upstream,
     "`[billing]`": conf_schema.Billing,

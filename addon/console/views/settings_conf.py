@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from addon.settings import ledger_url, redis_url
 from addon.settings.conf_schema import ProxyConf
-from addon.settings.redis_url import hide_credentials
 from addon.settings.settings import NEEDS_RESTART, Settings
-from addon.settings.value_types import SecretReference
+from addon.settings.value_types import LEDGER_SCHEMES, SecretReference
 from addon.text.table import Table
 
 COLUMNS = ("section", "key", "value", "in_file", "is_default", "needs_restart")
@@ -40,7 +40,9 @@ def describe_value(value: object) -> str:
         case SecretReference():
             return f"a secret ({value.kind})"
         case SecretStr():
-            return hide_credentials(value.get_secret_value())
+            text = value.get_secret_value()
+            is_ledger = text.startswith(LEDGER_SCHEMES)
+            return ledger_url.hide_credentials(text) if is_ledger else redis_url.hide_credentials(text)
         case bool():
             return "true" if value else "false"
         case str() | int() | float() | Decimal() | Path():

@@ -1,0 +1,127 @@
+"""A ledger in PostgreSQL, as commands, pages and background work use it: one connection for one piece of work.
+
+Calls have a connection of their own, ``Transactions``. Nothing is prepared, and no session has a state.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Final
+
+import psycopg
+from psycopg.types.numeric import NumericLoader
+from pydantic import SecretStr
+
+from addon.settings.ledger_url import hide_credentials
+from addon.store.money.ledger import Cursor, Ledger, Values
+from addon.store.protocol import StoreUnavailable
+
+CONNECT_TIMEOUT_S: Final = 3
+WRITE_TIMEOUT_S: Final = 5.0
+READ_TIMEOUT_S: Final = 3600.0
+"""How long one statement of a report may take."""
+
+_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate:ledger', 0))"
+_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class _WholeNumbers(NumericLoader):
+    """Loads whole ``numeric`` values as ``int``, as sums of ``bigint`` are, and others as ``float``, as SQLite does."""
+
+    def load(self, data: Any) -> Any:
+        text = bytes(data).decode()
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+class PostgresLedger:
+    """A ``Ledger`` over an open connection, in the transaction that it is in."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+        connection.adapters.register_loader("numeric", _WholeNumbers)
+
+    def execute(self, sql: str, values: Values = (), /) -> Cursor:
+        """See ``Ledger.execute``. Raises ``psycopg.Error``."""
+        return self.connection.execute(translate(sql), values or None)
+
+
+class PostgresPlace:
+    """The ledger at ``url``: a ``LedgerPlace``."""
+
+    def __init__(self, url: SecretStr) -> None:
+        self._url = url
+        self.name = hide_credentials(url.get_secret_value())
+
+    @contextmanager
+    def read(self, timeout_s: float = READ_TIMEOUT_S) -> Iterator[PostgresLedger]:
+        """See ``LedgerPlace.read``. A statement takes at most ``timeout_s``."""
+        with self._connected() as connection:
+            connection.execute(_READ)
+            _bound(connection, timeout_s)
+            yield PostgresLedger(connection)
+
+    @contextmanager
+    def write(self, timeout_s: float = WRITE_TIMEOUT_S) -> Iterator[Ledger]:
+        """See ``LedgerPlace.write``."""
+        with self._connected() as connection:
+            connection.execute("BEGIN")
+            _bound(connection, timeout_s)
+            connection.execute(_LOCK)
+            yield PostgresLedger(connection)
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """Connect. A transaction that is still open at the end is undone."""
+        try:
+            connection = psycopg.connect(
+                self._url.get_secret_value(),
+                autocommit=True,
+                prepare_threshold=None,
+                cursor_factory=psycopg.ClientCursor,
+                application_name="tollgate",
+                client_encoding="utf8",
+                connect_timeout=CONNECT_TIMEOUT_S,
+            )
+        except psycopg.Error as error:
+            raise self._unavailable(error) from None
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise self._unavailable(error) from error
+        finally:
+            connection.close()
+
+    def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
+        return StoreUnavailable(f"{self.name}: {describe(error)}")
+
+
+def describe(error: Exception) -> str:
+    """Return one line for operators. It has no value of any row, and no credential."""
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return primary or str(error).partition("\n")[0] or type(error).__name__
+
+
+@lru_cache(maxsize=1024)
+def translate(sql: str) -> str:
+    """Return a statement with psycopg's marks for its values: ``?`` becomes ``%s``, and ``:name`` ``%(name)s``."""
+    return _MARK.sub(_mark, sql)
+
+
+_MARK: Final = re.compile(r"'[^']*'|\?|(?<!:):([a-z_]+)|%")
+
+
+def _mark(found: re.Match[str]) -> str:
+    text = found[0]
+    if text == "?":
+        return "%s"
+    if found[1]:
+        return f"%({found[1]})s"
+    return text.replace("%", "%%")
+
+
+def _bound(connection: psycopg.Connection[Any], timeout_s: float) -> None:
+    """Bound each statement of the transaction, for a lock as well."""
+    milliseconds = f"{round(timeout_s * 1000)}"
+    connection.execute("SELECT set_config('statement_timeout', %s, true)", (milliseconds,))

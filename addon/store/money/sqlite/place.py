@@ -1,0 +1,41 @@
+"""A ledger in a SQLite file, as commands, pages and background work use it."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from addon.store.money.reports.report import open_report
+from addon.store.money.sqlite.connection import make_unavailable, raising_unavailable
+
+WRITE_TIMEOUT_S = 5.0
+
+
+class SqlitePlace:
+    """The ledger in the file ``path``: a ``LedgerPlace``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = str(path)
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """See ``LedgerPlace.read``."""
+        try:
+            with open_report(self.path) as connection:
+                yield connection
+        except (OSError, sqlite3.Error) as error:
+            raise make_unavailable(self.path, error) from error
+
+    @contextmanager
+    def write(self, timeout_s: float = WRITE_TIMEOUT_S) -> Iterator[sqlite3.Connection]:
+        """See ``LedgerPlace.write``. The file is not made: a gateway does that."""
+        with raising_unavailable(self.path):
+            os.stat(self.path)
+            connection = sqlite3.connect(self.path, timeout=timeout_s, isolation_level=None)
+            with closing(connection), connection:
+                # What is written survives a loss of power.
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
