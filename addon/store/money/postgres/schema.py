@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Final
 
+from addon.store.money.postgres.compat import COMPAT
 from addon.store.money.price_set_schema import NOT_KEPT
 from addon.store.money.sqlite.early_migration_steps import LARGEST
 
@@ -129,6 +130,7 @@ SCHEMA: Final = (
     f"CREATE TABLE ledger (id {_TEXT} NOT NULL, min_reader bigint NOT NULL)",
     "INSERT INTO ledger VALUES (replace(gen_random_uuid()::text, '-', ''), 1)",
     f"CREATE TABLE leases (owner {_TEXT} PRIMARY KEY, renewed_at timestamptz NOT NULL, renewals bigint NOT NULL)",
+    *COMPAT,
 )
 """The statements that create everything but the partitions, in order."""
 
