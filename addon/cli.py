@@ -38,7 +38,6 @@ COMMANDS: Final = MappingProxyType(
         "ledger": _Command("ledger", "ledger", "Check, back up and restore the ledger."),
         "secrets": _Command("secrets", "secrets", "Make master keys, and seal secrets with them."),
         "serve": _Command("serve", "serve", "Run the gateway until SIGTERM, SIGINT or SIGHUP."),
-        "state": _Command("state", "state", "Restore limits, holds and spend in Redis."),
         "usage": _Command("usage", "usage", "Show calls, totals, refused calls and limits."),
         "wallet": _Command("wallet", "wallet", "Credit wallets, and show balances and entries."),
         "workspaces": _Command("workspaces", "workspaces", "Create, change and list workspaces."),

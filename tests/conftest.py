@@ -28,7 +28,6 @@ from rig.postgres_fixtures import (  # noqa: F401
     start_postgres,
 )
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
-from rig.redis_stores import rig  # noqa: F401
 from rig.shipped_catalog import read_shipped_catalog
 from rig.upstream import DeafPort, RefusingPort, Upstream
 

@@ -86,9 +86,8 @@ class Detector:
         found, now = FoundEvents(), self._clock.now()
         self._find_faults(found, faults, now)
         self._find_lost_keys(found, settings, now)
-        if self._store.owns_ledger:
-            self._find_circuits(found, settings, now)
-            await self._find_in_ledger(found, settings, now)
+        self._find_circuits(found, settings, now)
+        await self._find_in_ledger(found, settings, now)
         self._settings = settings
         return found
 

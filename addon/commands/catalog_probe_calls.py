@@ -36,8 +36,6 @@ CAP_TOKENS: Final = 256
 """Enough for a word after some reasoning: vendors answer 400 where a smaller cap ends in the middle of it."""
 
 CALL_TIMEOUT_S: Final = 120.0
-ROW_TIMEOUT_S: Final = 5.0
-_LOOK_S: Final = 0.05
 _HOST: Final = "127.0.0.1"
 _MAX_MESSAGE: Final = 300
 
@@ -174,19 +172,14 @@ class _Gateway:
         except HTTPError as error:
             return replace(failed, note=f"the answer broke off ({type(error).__name__})")
         call_id = answer.headers.get("x-request-id", "")
-        row = await self._read_row(call_id)
+        row = self._read_row(call_id)
         return _judge(replace(failed, id=call_id, status=answer.status_code), answer, row)
 
-    async def _read_row(self, call_id: str) -> dict[str, Any] | None:
-        """Return the row of a call. Where the state is in Redis, it may take a while to be in the ledger."""
-        looks = round(ROW_TIMEOUT_S / _LOOK_S) if self._conf.state.backend == "redis" else 1
-        for look in range(looks):
-            if look:
-                await asyncio.sleep(_LOOK_S)
-            with open_report(self._conf.paths.database) as ledger:
-                if found := find_call(ledger, call_id):
-                    return found[0].records()[0]
-        return None
+    def _read_row(self, call_id: str) -> dict[str, Any] | None:
+        """Return the row of a call."""
+        with open_report(self._conf.paths.database) as ledger:
+            found = find_call(ledger, call_id)
+        return found[0].records()[0] if found else None
 
 
 def _judge(made: Probe, answer: "Response", row: dict[str, Any] | None) -> Probe:

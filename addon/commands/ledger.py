@@ -1,6 +1,5 @@
-"""``tollgate ledger``: checks and backups of the ledger, and the transfer from Redis. Source: docs/commands.md."""
+"""``tollgate ledger``: checks and backups of the ledger. Source: docs/commands.md."""
 
-import asyncio
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,7 +7,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import click
-from pydantic import SecretStr
 
 from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors
@@ -17,9 +15,7 @@ from addon.commands.ledger_forget import forget
 from addon.commands.ledger_reconcile import reconcile
 from addon.commands.ledger_verify import describe_counts, verify
 from addon.commands.options import conf_option
-from addon.commands.readers import require_redis_url
 from addon.edits.recording import ChangeRecord
-from addon.serve.signals import stop_signals
 from addon.settings.settings import load_conf
 from addon.store.money.audit.audit_chain import read_chain
 from addon.store.money.reports.calls_by_id import count_wrong_ids, forget_client_ids
@@ -27,14 +23,12 @@ from addon.store.money.reports.report import open_report
 from addon.store.money.sqlite.backup import BackupRefused, CopyCheck, back_up, restore
 from addon.store.money.sqlite.file import LedgerFile
 from addon.store.money.sums.rollup_check import WrongPeriod, find_wrong, repair
-from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
-from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
 from addon.text.unprintable import escape_unprintable
 
 
 @click.group()
 def ledger() -> None:
-    """Check, back up and restore the ledger, and write calls and credits from Redis to it."""
+    """Check, back up and restore the ledger."""
 
 
 for command in (verify, reconcile, archive, forget):
@@ -79,11 +73,6 @@ def backup(file: Path, force: bool, conf_file: Path) -> None:
         with _report_copy_errors(file):
             check = back_up(conf.paths.database, file, overwrite=force)
     click.echo(f"{file}: {_describe_check(check)}")
-    if conf.state.backend == "redis":
-        click.echo(
-            "calls that wait in Redis are not in it; run `tollgate state rebuild` after a restore",
-            err=True,
-        )
     if check.discrepancies:
         sys.exit(1)
 
@@ -97,15 +86,12 @@ def backup(file: Path, force: bool, conf_file: Path) -> None:
 def restore_backup(file: Path, force: bool, conf_file: Path) -> None:
     """Put the backup FILE in the place of the ledger, while no gateway serves. The replaced ledger stays next to it."""
     with report_errors():
-        conf = load_conf(conf_file)
-        path, in_redis = conf.paths.database, conf.state.backend == "redis"
+        path = load_conf(conf_file).paths.database
         with _report_copy_errors(file), CommandRecord(path, "ledger restore")(_record_restore(path, file)):
-            restored = restore(path, file, in_redis=in_redis, despite_discrepancies=force)
+            restored = restore(path, file, despite_discrepancies=force)
     click.echo(f"{path}: {_describe_check(restored.check)}")
     if restored.replaced:
         click.echo(f"the ledger before is {restored.replaced}")
-    if in_redis:
-        click.echo("Redis counts the calls of the ledger before: run `tollgate state rebuild` now", err=True)
 
 
 def _describe_wrong(wrong: Sequence[WrongPeriod], wrong_ids: int) -> str:
@@ -150,63 +136,3 @@ def _describe_check(check: CopyCheck) -> str:
     return "\n".join(
         [describe_counts(check.counts, check.discrepancies), *map(escape_unprintable, check.discrepancies)]
     )
-
-
-@ledger.command()
-@click.option("--once", is_flag=True, help="End when nothing is left to write.")
-@click.option(
-    "--take-over", is_flag=True, help="Record in this ledger from now on. Only when the previous one is lost."
-)
-@conf_option
-def drain(once: bool, take_over: bool, conf_file: Path) -> None:
-    """Write the calls and credits that wait in Redis to the ledger, until SIGTERM or SIGINT.
-
-    A gateway on the ledger's machine does that itself. Use this while no gateway runs there.
-    """
-    with report_errors():
-        conf = load_conf(conf_file)
-        path = conf.paths.database
-        url = require_redis_url(conf)
-        with report_ledger_errors(path):
-            if take_over:
-                record = CommandRecord(path, "ledger drain")
-                with record(ChangeRecord("Record calls of Redis in this ledger from now on")):
-                    asyncio.run(_take_over(url, path))
-            written = asyncio.run(_drain(url, path, once))
-    click.echo(f"{written} calls and credits were written to {path}")
-
-
-async def _take_over(url: SecretStr, path: Path) -> None:
-    async with redis_session(url, path) as session:
-        await session.claim_ledger(take_over=True)
-
-
-async def _drain(url: SecretStr, path: Path, once: bool) -> int:
-    async with redis_session(url, path) as session:
-        await session.claim_ledger()
-        async with session.client.timeout(COMMAND_TIMEOUT_S):
-            await session.state.check()
-        if once:
-            await session.refusals.move(COMMAND_TIMEOUT_S)
-            return await session.outbox.empty_all(stale_s=0)
-        return await _drain_until_signal(session)
-
-
-async def _drain_until_signal(session: RedisSession) -> int:
-    """Write until a signal comes. While Redis is unavailable, wait, and report the error once."""
-    written, error_text = 0, ""
-    with stop_signals() as stop:
-        click.echo(f"writing calls and credits from Redis to {session.file.path}, until SIGTERM or SIGINT")
-        while not stop.is_set():
-            try:
-                await session.claim_ledger()
-                written += await session.outbox.empty_all()
-                await session.refusals.move(COMMAND_TIMEOUT_S)
-                error_text = ""
-            except StoreUnavailable as error:
-                if str(error) != error_text:
-                    click.echo(f"waiting: {error}", err=True)
-                error_text = str(error)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), MAINTENANCE_INTERVAL_S)
-    return written

@@ -1,6 +1,5 @@
 """``tollgate ledger verify``: the checks of the ledger, or of an archive. Source: docs/commands.md."""
 
-import asyncio
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ import click
 from addon.commands.errors import report_errors, report_ledger_errors
 from addon.commands.options import conf_option, ledger_option, listing_options
 from addon.commands.output import Form
-from addon.commands.readers import choose_ledger, open_ledger, require_redis_url
+from addon.commands.readers import choose_ledger, open_ledger
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.store.money.archives.archive_check import compare_with_record, is_archive_of
@@ -20,7 +19,6 @@ from addon.store.money.audit.audit_chain import Chain, read_chain
 from addon.store.money.reports.report import count_rows
 from addon.store.money.verify.price_check import count_not_kept
 from addon.store.money.verify.verify import verify as verify_file
-from addon.store.money.verify.verify import verify_redis
 from addon.text.table import Table
 from addon.text.table_formats import format_csv, format_json
 from addon.text.unprintable import escape_unprintable
@@ -50,7 +48,7 @@ def verify(head: str | None, ledger_file: Path | None, form: Form, conf_file: Pa
     with report_errors():
         conf = load_conf(conf_file)
         path = choose_ledger(conf, ledger_file)
-        exists = path.exists() or conf.state.backend == "redis"
+        exists = path.exists()
         checked, discrepancies = _verify_ledger(conf) if ledger_file is None else _verify_file(path, conf)
         with open_ledger(path) as connection:
             chain, not_kept = read_chain(connection, head), count_not_kept(connection)
@@ -102,18 +100,7 @@ def _verify_file(file: Path, conf: ProxyConf) -> tuple[dict[str, int], list[str]
 
 def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
     """Return the number of each kind that was checked, and the discrepancies."""
-    path = conf.paths.database
-    if conf.state.backend == "redis":
-        with report_ledger_errors(path):
-            discrepancies = asyncio.run(verify_redis(require_redis_url(conf), path))
-        with open_ledger(path) as connection:
-            checked = count_rows(connection)
-        # Counters and holds are in Redis, so they are not counted here.
-        return {
-            name: checked[name]
-            for name in ("calls", "wallet_entries", "wallets", "price_sets", "refusals", "audit_lines")
-        }, discrepancies
-    with open_ledger(path) as connection:
+    with open_ledger(conf.paths.database) as connection:
         return count_rows(connection), verify_file(connection)
 
 

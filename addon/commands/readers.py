@@ -9,12 +9,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
-from pydantic import SecretStr
 
 from addon.commands.errors import report_ledger_errors
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import Settings, SettingsFiles
-from addon.store.backends import find_redis_url
 from addon.store.money.reports.archived_calls import Missing
 from addon.store.money.reports.report import has_table, open_report
 from addon.store.money.sqlite.copies import open_read_only
@@ -69,15 +67,3 @@ def note_missing(missing: Missing) -> None:
             f"{what} of {', '.join(missing.months)}; --ledger FILE shows them: {', '.join(missing.files)}",
             err=True,
         )
-
-
-def require_redis_url(conf: ProxyConf) -> SecretStr:
-    """Return the URL of Redis. Raises ``ClickException`` when the state is not in Redis.
-
-    Raises ``StoreUnavailable`` when the secret that holds the URL can't be read.
-    """
-    if conf.state.backend != "redis":
-        raise click.ClickException(
-            f'[state] backend is "{conf.state.backend}": everything is in the ledger itself, there is nothing to do'
-        )
-    return find_redis_url(conf)

@@ -37,7 +37,7 @@ def make_demo(folder: Path, settings: Settings) -> str | None:
     if model:
         record = CommandRecord(settings.conf.paths.database, "serve")
         entry = make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE)
-        with record(record_entry(settings.conf, entry, 0)) as recording:
+        with record(record_entry(entry, 0)) as recording:
             recording.is_made = save_entry(settings.conf, entry)
         with record(ChangeRecord(f"Create the workspace {DEMO} with a key", workspace=DEMO)) as recording:
             key = create_demo_workspace(folder, model.slug)

@@ -161,7 +161,7 @@ def _enter(conf_file: Path, entry: WalletEntry, *, is_debit: bool) -> None:
             balance_nanousd = read_balance_nanousd(conf, entry.workspace)
             check_balance(balance_nanousd, entry)
             record = CommandRecord(conf.paths.database, "wallet debit" if is_debit else "wallet credit")
-            with record(record_entry(conf, entry, balance_nanousd)) as recording:
+            with record(record_entry(entry, balance_nanousd)) as recording:
                 recording.is_made = save_entry(conf, entry)
             _print_result(conf, entry, recording.is_made, is_debit=is_debit)
 

@@ -29,6 +29,7 @@ from addon.runtime.process_options import set_process_option
 from addon.serve.signals import END_SIGNALS
 from addon.serve.template_process import NO_PID, NUMBER_BYTES, has_one_thread, run_template
 from addon.settings.conf_schema import ProxyConf
+from addon.store.backends import find_store_modules
 
 _ANSWER_S: Final = 30.0
 """How long a fork may take. The first one waits until the template has imported its modules."""
@@ -144,7 +145,7 @@ class WorkerTemplate:
 
 def find_modules(conf: ProxyConf) -> list[str]:
     """Return the modules that each worker imports, some of them only when it starts."""
-    found = ["addon.serve.worker", f"addon.store.{conf.state.backend}.store", "cryptography.fernet"]
+    found = ["addon.serve.worker", *find_store_modules(conf), "cryptography.fernet"]
     # The built-in sandbox is an HTTP server. ``auto`` may turn it on.
     return [*found, "addon.runtime.local_http", "tornado.platform.asyncio"] if conf.sandbox.enabled else found
 

@@ -179,6 +179,15 @@ class ProxyConf(Table):
         return {"paths": {}, **table}
 
     @model_validator(mode="after")
+    def _check_ledger(self) -> Self:
+        if self.ledger.url and self.state.backend != "redis":
+            # Two machines would each give the whole rate, and nothing would say so.
+            raise table_error(
+                'needs [state] backend = "redis": machines that share a ledger share rates', "ledger", "url"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_admin_port(self) -> Self:
         if self.admin.port and (self.admin.host, self.admin.port) == (self.listen.host, self.listen.port):
             raise table_error("must differ from listen.port", "admin", "port")

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
@@ -19,8 +20,11 @@ from addon.settings.sources import Sources
 from addon.settings.value_types import SecretReference
 from addon.store.money.ledger import LedgerPlace
 from addon.store.money.reports.report import ReadUsed, ledger_counters
-from addon.store.protocol import LedgerPlace as OldPlace
 from addon.store.protocol import Store, StoreUnavailable
+
+if TYPE_CHECKING:
+    from addon.store.money.postgres.money import PostgresMoney
+    from addon.store.money.sqlite.money import SqliteMoney
 
 
 def find_redis_url(conf: ProxyConf) -> SecretStr:
@@ -52,39 +56,45 @@ def find_ledger_url(setting: SecretReference | SecretStr, conf: ProxyConf) -> Se
 
 def open_store(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> Store:
     """Open the store of ``conf``. Raise ``StoreUnavailable`` when that is not possible."""
+    if conf.state.backend == "sqlite":
+        from addon.store.money.sqlite.store import SqliteStore
+
+        return SqliteStore(conf.paths.database, clock)
+    from addon.store.paired import PairedStore
+    from addon.store.rates.redis.rates import RedisRates
+
+    rates = RedisRates(find_redis_url(conf), lambda: money.ledger_id, conf.state.fleet, clock)
+    money = open_money(conf, clock)
+    return PairedStore(rates, money)
+
+
+def find_store_modules(conf: ProxyConf) -> list[str]:
+    """Return the modules that ``open_store`` imports when it is called."""
+    if conf.state.backend == "sqlite":
+        return ["addon.store.money.sqlite.store"]
+    engine = "postgres" if conf.ledger.url else "sqlite"
+    rates = ["addon.store.paired", "addon.store.rates.redis.rates", "addon.store.earlier_redis"]
+    return [*rates, f"addon.store.money.{engine}.money"]
+
+
+def open_money(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> "SqliteMoney | PostgresMoney":
+    """Open the money of ``conf`` alone, as commands do. Raise ``StoreUnavailable`` when that is not possible."""
+    if conf.ledger.url:
+        from addon.store import earlier_redis
+        from addon.store.money.postgres.money import PostgresMoney
+
+        earlier_redis.refuse(find_redis_url(conf))
+        return PostgresMoney(find_ledger_url(conf.ledger.url, conf), clock)
+    from addon.store.money.sqlite.money import SqliteMoney
+
     if conf.state.backend == "redis":
-        from addon.store.redis.store import RedisStore
+        from addon.store import earlier_redis
 
-        return RedisStore(conf.paths.database, find_redis_url(conf), clock)
-    from addon.store.money.sqlite.store import SqliteStore
-
-    return SqliteStore(conf.paths.database, clock)
+        earlier_redis.adopt(conf.paths.database, find_redis_url(conf))
+    return SqliteMoney(conf.paths.database, clock)
 
 
 @contextmanager
-def open_counters(conf: ProxyConf, ledger: sqlite3.Connection, timeout_s: float = 2.0) -> Iterator[ReadUsed]:
-    """Give a function that reads the counters of limits. It and this raise ``StoreUnavailable``.
-
-    ``timeout_s`` is that of each step in Redis.
-    """
-    if conf.state.backend != "redis":
-        yield ledger_counters(ledger)
-        return
-    from addon.store.redis.session import redis_counters
-    from addon.store.redis.state import UNCOUNTED, read_identity
-
-    identity = read_identity(ledger)
-    if identity.state is None and not identity.is_empty:
-        raise StoreUnavailable(UNCOUNTED)
-    with redis_counters(find_redis_url(conf), identity.state, timeout_s) as read_used:
-        yield read_used
-
-
-def find_ledger_place(conf: ProxyConf, ledger: sqlite3.Connection, timeout_s: float) -> OldPlace:
-    """Return whether calls are recorded in this ledger. Raises ``StoreUnavailable``."""
-    if conf.state.backend != "redis":
-        return OldPlace(True, 0)
-    from addon.store.redis.session import find_place
-    from addon.store.redis.state import read_identity
-
-    return find_place(find_redis_url(conf), read_identity(ledger).id, timeout_s)
+def open_counters(conf: ProxyConf, ledger: sqlite3.Connection, timeout_s: float = 2.0) -> Iterator[ReadUsed]:  # noqa: ARG001
+    """Give a function that reads the counters of limits."""
+    yield ledger_counters(ledger)

@@ -87,8 +87,6 @@ class MeasuredStore:
     def record_attempt(self, circuit: str, *, failed: bool) -> Coroutine[Any, Any, None]:
         return self._store.record_attempt(circuit, failed=failed)
 
-    owns_ledger = property(attrgetter("_store.owns_ledger"))
-
     async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:
         return await self._watch(self._store.read_counters(workspace, counters))
 

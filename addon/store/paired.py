@@ -13,8 +13,6 @@ from policies.spend import Denial, Hold
 class PairedStore:
     """A ``Store`` of ``rates`` and ``money``."""
 
-    owns_ledger = True
-
     def __init__(self, rates: Rates, money: Money) -> None:
         self.rates, self.money = rates, money
         self.empty_buckets = rates.empty_buckets

@@ -7,7 +7,7 @@ never waits longer, and it never lets a call pass unchecked.
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -76,13 +76,6 @@ class WalletEntry(msgspec.Struct, frozen=True):
     workspace: str
     amount_nanousd: int
     reference: str
-
-
-class LedgerPlace(NamedTuple):
-    """Whether calls are recorded in the ledger here, and for how many workspaces calls wait in Redis."""
-
-    is_here: bool
-    waiting_workspaces: int
 
 
 class Rates(Protocol):
@@ -219,7 +212,3 @@ class Store(Rates, Money, Protocol):
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
         """Do ``take_token`` and then, when there was a token, ``hold``, in one step where both are in one database."""
-
-    @property
-    def owns_ledger(self) -> bool:
-        """Whether calls are recorded in the ledger of this machine."""

@@ -16,7 +16,6 @@ from addon.store.money.rows import CALL
 from addon.store.money.sqlite.early_migration_steps import LARGEST
 from addon.store.money.sqlite.engine import KEPT_BATCHES
 from addon.store.money.sqlite.migrations import migrate
-from addon.store.redis import outbox
 from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, UsageSource
 
 PAGE = (ROOT / "docs" / "ledger.md").read_text()
@@ -89,7 +88,3 @@ def test_every_named_event_is_logged(event: str) -> None:
 def test_the_bounds_of_refusals_are_documented() -> None:
     assert f"At most {MAX_GROUPS:,} combinations" in PAGE
     assert f"the ids of the last {KEPT_BATCHES:,} additions" in PAGE
-
-
-def test_how_long_a_row_waits_in_redis_is_documented() -> None:
-    assert f"some {outbox.GATHER_S * 1000:g} ms later" in PAGE

@@ -113,7 +113,7 @@ REFUSED_SECTIONS = {
     "an unknown key": ({"limits": {"pro_rmp": 3}}, "limits.pro_rmp: unknown key"),
     "a Redis that is not there": (
         {"state": {"backend": "redis", "redis_url": "redis://:hunter2@127.0.0.1:1/0"}},
-        "Redis at 127.0.0.1:1: ",
+        "Redis at redis://127.0.0.1:1/0: ",
     ),
     "a Redis whose variable is not set": (
         {"state": {"backend": "redis", "redis_url": "env:REDIS_URL_THAT_IS_NOT_SET"}},

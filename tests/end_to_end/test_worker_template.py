@@ -133,7 +133,7 @@ UNUSED = {
         "tornado.web",
         "urwid",
     ),
-    *("werkzeug", "addon.console", "addon.explain", "addon.store.redis"),
+    *("werkzeug", "addon.console", "addon.explain", "addon.store.rates.redis"),
     *("mitmproxy.addons.onboarding", "mitmproxy.flowfilter", "mitmproxy.tools"),
 }
 """Modules that a worker does not need. Some take a tenth of a second, and all take memory."""

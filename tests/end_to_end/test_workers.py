@@ -186,7 +186,7 @@ REFUSED_SECTIONS = {
     ),
     "a Redis that is not there": (
         {"state": {"backend": "redis", "redis_url": "redis://127.0.0.1:1/0"}},
-        r"Redis at 127\.0\.0\.1:1: ",
+        r"Redis at redis://127\.0\.0\.1:1/0: ",
     ),
     "a host that is not here": (
         {"listen": {"host": "203.0.113.1"}},

@@ -28,7 +28,7 @@ type Fleet = SentinelFleet | ClusterFleet
 
 
 def rates_at(fleet: Fleet, ledger: str = LEDGER) -> RedisRates:
-    return RedisRates(SecretStr(fleet.url), ledger, FLEET)
+    return RedisRates(SecretStr(fleet.url), lambda: ledger, FLEET)
 
 
 async def assert_no_more_errors(takers: Takers, since_s: float) -> None:

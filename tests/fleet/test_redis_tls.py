@@ -36,10 +36,10 @@ async def test_a_cluster_with_tls_is_reached_with_its_authority_only(
         server.command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
         wait_until(lambda: "cluster_state:ok" in server.command("CLUSTER", "INFO", raw=True))
         url = f"rediss+cluster://{HOST}:{tls_port}"
-        trusting = RedisRates(SecretStr(f"{url}?ssl_ca_certs={ca_file}"), LEDGER, FLEET)
+        trusting = RedisRates(SecretStr(f"{url}?ssl_ca_certs={ca_file}"), lambda: LEDGER, FLEET)
         await trusting.check()
         assert await trusting.take_token("acme", 1) == 0
-        doubting = RedisRates(SecretStr(url), LEDGER, FLEET)
+        doubting = RedisRates(SecretStr(url), lambda: LEDGER, FLEET)
         with pytest.raises(StoreUnavailable, match="certificate verify failed"):
             await doubting.check()
         for rates in (trusting, doubting):

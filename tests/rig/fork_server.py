@@ -33,7 +33,7 @@ PRELOADED = (
         "addon.serve.supervisor",
         "addon.serve.worker",
         "addon.runtime.local_http",
-        "addon.store.redis.store",
+        "addon.store.rates.redis.rates",
         "addon.store.money.sqlite.store",
     ),
     *("redis.asyncio", "genai_prices.data_snapshot", "sqlite_utils.migrations"),

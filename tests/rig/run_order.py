@@ -45,17 +45,10 @@ WAITING = [
         "end_to_end/test_worker_template.py",
         "end_to_end/test_reload.py",
         "unit/store/test_protocol_pending_writes.py",
-        "unit/store/redis/test_store.py",
-        "unit/store/redis/test_rebuild.py",
-        "unit/commands/test_state.py",
         "end_to_end/test_fallback_on_one_connection.py",
         "end_to_end/test_stopped_process.py",
         "unit/wire/test_http1_refusals.py",
         "unit/store/test_measured.py",
-        "unit/store/redis/test_scripts.py",
-        "unit/store/redis/test_state.py",
-        "unit/store/redis/test_unconfirmed.py",
-        "unit/store/redis/test_store_circuits.py",
         "unit/store/test_protocol_refusals.py",
     )
 ]

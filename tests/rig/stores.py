@@ -1,8 +1,7 @@
-"""Both kinds of stores for tests: calls to use them with, and a view of their data."""
+"""Stores of all kinds for tests: calls to use them with, and a view of their data."""
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,15 +19,14 @@ from addon.store.money.engine import Asked, Statement
 from addon.store.money.postgres.engine import POSTGRES
 from addon.store.money.postgres.money import PostgresMoney
 from addon.store.money.reports.report import ledger_counters
+from addon.store.money.sqlite.money import SqliteMoney
 from addon.store.money.sqlite.recount import DAYS, WALLETS, CounterTotals, sum_counters
 from addon.store.money.sqlite.store import SqliteStore
-from addon.store.money.verify.verify import verify, verify_redis
+from addon.store.money.verify.verify import verify
 from addon.store.paired import PairedStore
 from addon.store.protocol import HoldRequest, Settlement, Store, WalletEntry
-from addon.store.rates.redis.keys import CIRCUITS
-from addon.store.redis.keys import keys_of
-from addon.store.redis.session import redis_counters
-from addon.store.redis.store import RedisStore
+from addon.store.rates.redis.keys import CIRCUITS, takes_of
+from addon.store.rates.redis.rates import RedisRates
 from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
 from policies.prices import Prices
@@ -115,8 +113,8 @@ type OpenStore = Callable[[], Awaitable[Store]]
 class StoreLocation:
     """A location where any number of stores of one kind can be opened, in any process. They share their data.
 
-    With ``client`` and ``reader``, it reads Redis and the file over these connections. Without them, each read opens a
-    new one. With ``postgres``, money is in that PostgreSQL, and the file has the rates.
+    With ``url``, the rates are in that Redis, else in the file. With ``postgres``, money is in that PostgreSQL. With
+    ``client`` and ``reader``, Redis and the file are read over these connections. Without, each read opens a new one.
     """
 
     path: Path
@@ -126,11 +124,17 @@ class StoreLocation:
     postgres: str | None = None
 
     def open(self) -> Store:
-        if self.postgres:
-            money = PostgresMoney(SecretStr(self.postgres))
-            money._leases.quiet_s = 0
-            return PairedStore(SqliteStore(self.path), money)
-        return RedisStore(self.path, SecretStr(self.url)) if self.url else SqliteStore(self.path)
+        if self.url is None:
+            return SqliteStore(self.path)
+        money = self._open_money()
+        return PairedStore(RedisRates(SecretStr(self.url), lambda: money.ledger_id, "tests"), money)
+
+    def _open_money(self) -> SqliteMoney | PostgresMoney:
+        if not self.postgres:
+            return SqliteMoney(self.path)
+        money = PostgresMoney(SecretStr(self.postgres))
+        money._leases.quiet_s = 0
+        return money
 
     def used(self, counter: Counter) -> CounterUse:
         """Return the value of a counter."""
@@ -138,34 +142,12 @@ class StoreLocation:
 
     def used_now(self, counters: Sequence[Counter]) -> list[CounterUse]:
         """Return the value of each of ``counters``."""
-        if not self.url:
-            return self._read(counters)
-        if self.client:
-            return self._read_at_once(self.client, counters)
-        with ThreadPoolExecutor(1) as thread:  # No event loop may run in the thread that asks Redis.
-            return thread.submit(self._read, counters).result()
-
-    def _read(self, counters: Sequence[Counter]) -> list[CounterUse]:
         with self._reading() as read_used:
             return [read_used(*_asked(counter)) for counter in counters]
 
-    @staticmethod
-    def _read_at_once(client: redis.Redis, counters: Sequence[Counter]) -> list[CounterUse]:
-        """Read ``counters`` in one round trip, as ``redis_counters`` reads them one by one."""
-        with client.pipeline(transaction=False) as pipeline:
-            for counter in counters:
-                _, workspace, _ = _asked(counter)
-                pipeline.hmget(keys_of(workspace).counter(counter), "spent", "requests", "held", "in_flight")
-            return [CounterUse(*(int(value or 0) for value in found)) for found in pipeline.execute()]
-
     def holds(self) -> list[str]:
         """Return the ids of the calls that have a hold."""
-        if not self.url:
-            return sorted(row["id"] for row in self.select("SELECT id FROM holds"))
-        with self._redis() as client:
-            return sorted(
-                name for key in client.scan_iter("tollgate:{*}:holds") for name in client.hkeys(key)
-            )
+        return sorted(row["id"] for row in self.select("SELECT id FROM holds"))
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """Return the ledger's rows by id."""
@@ -211,7 +193,7 @@ class StoreLocation:
                 )
             return
         with self._redis() as client:
-            for key in (keys_of(workspace).takes for workspace in workspaces):
+            for key in (takes_of(workspace) for workspace in workspaces):
                 for member, at in client.zrange(key, 0, -1, withscores=True):
                     total, count, began = member.split(":")
                     client.zrem(key, member)
@@ -235,8 +217,6 @@ class StoreLocation:
                 for counter in stored.keys() | counted.keys()
                 if stored.get(counter, CounterTotals()) != counted.get(counter, CounterTotals())
             ]
-        if self.url:
-            return await verify_redis(SecretStr(self.url), self.path)
         with self._connected() as connection:
             return verify(connection)
 
@@ -283,9 +263,6 @@ class StoreLocation:
         if self.postgres:
             with psycopg.connect(self.postgres, cursor_factory=psycopg.ClientCursor) as ledger:
                 yield lambda *asked: _read_postgres(ledger, *asked)
-        elif self.url:
-            with redis_counters(SecretStr(self.url)) as read_used:
-                yield read_used
         else:
             with self._connected() as connection:
                 yield ledger_counters(connection)
@@ -317,21 +294,18 @@ def reason_of(decided: Hold | Denial) -> str | None:
 
 async def die(store: Store) -> None:
     """End a store like a process that dies: release its lock and close its connections, and do nothing else."""
+    money: object = store
     if isinstance(store, PairedStore):
-        assert isinstance(store.money, PostgresMoney)
-        aged = "UPDATE leases SET renewed_at = renewed_at - interval '2 minutes' WHERE owner = ?"
-        await store.money._transactions.read(Statement(aged, (store.money._owner,)))
-        await store.money._transactions.close()
         await store.rates.close()
+        money = store.money
+    if isinstance(money, PostgresMoney):
+        aged = "UPDATE leases SET renewed_at = renewed_at - interval '2 minutes' WHERE owner = ?"
+        await money._transactions.read(Statement(aged, (money._owner,)))
+        await money._transactions.close()
         return
-    assert isinstance(store, RedisStore | SqliteStore)
-    store._process.close()
-    if isinstance(store, RedisStore):
-        if store._outbox._emptying:
-            store._outbox._emptying.cancel()
-        await store._client.close()
-        store._row_checker.close()
-    store._file.close()
+    assert isinstance(money, SqliteMoney)
+    money._process.close()
+    money._file.close()
 
 
 def cap(kind: LimitKind, most: int, counter: Counter = EVER) -> Limit:

@@ -65,7 +65,7 @@ class Takers:
 async def taking(url: str, workspaces: Sequence[str], limit_rpm: int) -> AsyncIterator[Takers]:
     """Take tokens of ``workspaces`` in turn, until the block ends."""
     takers = Takers(limit_rpm)
-    gateways = [RedisRates(SecretStr(url), LEDGER, FLEET) for _ in range(GATEWAYS)]
+    gateways = [RedisRates(SecretStr(url), lambda: LEDGER, FLEET) for _ in range(GATEWAYS)]
     names = cycle(workspaces)
 
     async def take_on(rates: RedisRates) -> None:

@@ -23,9 +23,9 @@ def find_edit_obstacle(settings: Settings, unwritable: Path | None = None) -> st
         return f"Changes need a password: {settings.console_password.fault}."
     if admin.edits is True:
         return None
-    if settings.conf.state.backend == "redis":
+    if settings.conf.ledger.url:
         return (
-            'With [state] backend = "redis" each machine has its own files, so changes are off.'
+            "With [ledger] url each machine has its own files, so changes are off."
             " Set [admin] edits = true if all machines read these files."
         )
     if unwritable:

@@ -41,7 +41,6 @@ class WalletChange:
 
     entry: WalletEntry
     balance_nanousd: int
-    is_counted_in_redis: bool
 
     subject = None
     notes = (FINAL,)
@@ -65,7 +64,7 @@ class WalletChange:
         return [BELOW_ZERO] if self.balance_nanousd + self.entry.amount_nanousd < 0 else []
 
     def evidence(self) -> Evidence:
-        return entry_evidence(self.entry, in_redis=self.is_counted_in_redis)
+        return entry_evidence(self.entry)
 
     def apply(self, files: EditedFiles) -> AppliedChange:
         conf = files.settings.conf
@@ -112,7 +111,7 @@ def _plan(asked: RequestedChange, amount_nanousd: int) -> Change:
     entry = make_credit(workspace, amount_nanousd, asked.values["reference"], asked.random_id)
     with _reporting():
         balance = read_balance_nanousd(conf, workspace)
-    return WalletChange(entry, balance, conf.state.backend == "redis")
+    return WalletChange(entry, balance)
 
 
 CREDIT: Final = Form(

@@ -18,11 +18,10 @@ OF_COMMANDS: Final = (
         "catalog update",
         "init",
         "ledger archive",
-        "ledger drain",
         "ledger forget",
         "ledger recount",
     ),
-    *("ledger restore", "secrets rotate", "serve", "state rebuild"),
+    *("ledger restore", "secrets rotate", "serve"),
 )
 """The actions that commands have, and no form."""
 CELLS: Final = {

@@ -17,7 +17,6 @@ from addon.store.money.reports.report import count_holds, find_refusals
 from addon.store.money.reports.sum_sources import SUMS
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
-from policies.limits import Limit, wallet_counter
 
 TOP_ROWS: Final = 10
 """How many models, workspaces and refusals the page shows."""
@@ -93,19 +92,7 @@ def _load_limits(reading: Reading, wanted: Filter) -> tuple[View, list[str]]:
     try:
         with reading.open_counters() as read_used:
             budgets = load_budgets(reading, read_used, replace(wanted, since=None, until=None))
-            if reading.settings.conf.state.backend != "redis":
-                return View(
-                    {"budgets": budgets}, {"calls_in_flight": count_holds(reading.ledger, wanted)}
-                ), []
-            if wanted.key or wanted.model or wanted.provider:
-                reason = "Calls in flight are not shown: Redis counts them by workspace."
-                return View({"budgets": budgets}, {"calls_in_flight": None}), [reason]
-            in_flight = sum(
-                read_used(Limit("wallet", wallet_counter(name), 0), name, "").in_flight
-                for name in reading.settings.workspaces
-                if wanted.workspace in (None, name)
-            )
-            return View({"budgets": budgets}, {"calls_in_flight": in_flight}), []
+            return View({"budgets": budgets}, {"calls_in_flight": count_holds(reading.ledger, wanted)}), []
     except StoreUnavailable as error:
         reason = f"Budgets and calls in flight are not shown: {describe_error(error)}"
         return View({}, {"calls_in_flight": None}), [reason]

@@ -53,6 +53,11 @@ class Money(ABC):
         self._refusals = RefusalCounts(clock)
         self.count_refusal = self._refusals.add
 
+    @property
+    @abstractmethod
+    def ledger_id(self) -> str:
+        """The id of the ledger, which no other has. On a server it is known after ``check``."""
+
     @abstractmethod
     async def _do[Thing, Answer](
         self,

@@ -12,7 +12,7 @@ from typing import Final
 from addon.edits.diff import DiffLine
 from addon.edits.recording import ChangeRecord, Evidence
 from addon.settings.conf_schema import ProxyConf
-from addon.store.backends import open_counters, open_store
+from addon.store.backends import open_counters, open_money
 from addon.store.money.reports.report import find_balances, find_entry, open_report
 from addon.store.money.rows import CALL
 from addon.store.protocol import WalletEntry
@@ -90,28 +90,28 @@ def describe_entry(entry: WalletEntry, balance_nanousd: int) -> Sequence[DiffLin
     )
 
 
-def entry_evidence(entry: WalletEntry, *, in_redis: bool) -> Evidence:
+def entry_evidence(entry: WalletEntry) -> Evidence:
     """Return the evidence of an entry."""
     # The time is part of it: the same entry of someone else is not this change.
-    return {"entry": entry.id, "at": format_utc(entry.created_at), "in_redis": in_redis}
+    return {"entry": entry.id, "at": format_utc(entry.created_at)}
 
 
-def record_entry(conf: ProxyConf, entry: WalletEntry, balance_nanousd: int) -> ChangeRecord:
+def record_entry(entry: WalletEntry, balance_nanousd: int) -> ChangeRecord:
     """Return the record of an entry that is made to a wallet with this balance."""
     lines = [summarize_entry(entry), *map(str, describe_entry(entry, balance_nanousd))]
-    evidence = entry_evidence(entry, in_redis=conf.state.backend == "redis")
-    return ChangeRecord("\n".join(lines), evidence, entry.workspace)
+    return ChangeRecord("\n".join(lines), entry_evidence(entry), entry.workspace)
 
 
 def save_entry(conf: ProxyConf, entry: WalletEntry) -> bool:
     """Write an entry to the store; return whether it is new. Raises ``StoreUnavailable``."""
 
     async def credit_and_close() -> bool:
-        store = open_store(conf)
+        money = open_money(conf)
         try:
-            return await store.credit(entry)
+            await money.check()
+            return await money.credit(entry)
         finally:
-            await store.close()
+            await money.close()
 
     return asyncio.run(credit_and_close())
 
@@ -135,7 +135,7 @@ def describe_stored(conf: ProxyConf, entry: WalletEntry) -> str:
     reference = f'reference "{entry.reference}"' if entry.reference else "no reference"
     with open_report(conf.paths.database) as ledger:
         stored = find_entry(ledger, entry.id)
-    if stored is None:  # It is in the ledger of another machine, or still in Redis.
+    if stored is None:
         return reference
     amount, day = f"{format_nanousd(stored.amount_nanousd)} USD", f"{stored.created_at:%Y-%m-%d %H:%M:%S} UTC"
     if stored.amount_nanousd != entry.amount_nanousd:

@@ -61,8 +61,6 @@ AUDITED = {
 
 ELSEWHERE = {
     "init": "a move, else there is no ledger yet: tests/unit/commands/test_init_move.py",
-    "ledger drain": "needs Redis: tests/unit/commands/test_ledger_redis.py",
-    "state rebuild": "needs Redis: tests/unit/commands/test_state.py",
     "ledger archive": "needs calls of months that ended: tests/unit/commands/test_ledger_archive.py",
     "ledger forget": "needs calls of a user: tests/unit/commands/test_ledger_forget.py",
     "serve": "a first run: tests/unit/commands/test_serve_first_run.py",

@@ -117,16 +117,6 @@ def test_it_works_beside_a_running_gateway(configuration: Configuration, tmp_pat
     assert "skipped" not in done.stdout
 
 
-def test_the_rows_are_read_where_the_state_is_in_redis(
-    configuration: Configuration, tmp_path: Path, redis_url: str
-) -> None:
-    configuration.sections = {"state": {"backend": "redis", "redis_url": redis_url}}
-    configuration.write(tmp_path)
-    done = _probe(tmp_path, "--yes", "--model", SLUGS[0], "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [one["usage"] for one in json.loads(done.stdout)["calls"]] == ["provider", "provider"]
-
-
 def test_people_see_the_calls_and_why_a_model_is_skipped(folder: Path) -> None:
     lines = _probe(folder, "--yes").stdout.splitlines()
     assert lines[0].split()[:3] == ["slug", "call", "result"]

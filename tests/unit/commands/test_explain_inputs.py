@@ -127,18 +127,3 @@ def test_it_is_a_command_of_the_command_line(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["decided_by"] == "default"
     assert os.sep in json.loads(done.stdout)["attempts"][0]["url"]
-
-
-# With Redis.
-
-
-def test_counters_are_read_from_redis(folder: Path, redis_url: str) -> None:
-    state = f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n'
-    edit(folder / "proxy.conf", "", state)
-    (attempt,) = record(folder, "capped", asked())["attempts"]
-    assert [row["left_nanousd"] for row in attempt["limits"]] == [3 * 10**9, 4 * 10**9]
-    edit(folder / "proxy.conf", redis_url, "redis://127.0.0.1:1/0")
-    for workspace in ("capped", "acme"):
-        refused = record(folder, workspace, asked(model="own" if workspace == "acme" else "gpt"))["refusal"]
-        assert (refused["step"], refused["code"]) == ("limits", "rate_limit_unavailable")
-        assert refused["why"].startswith("Redis at ")

@@ -134,9 +134,3 @@ def test_an_error_names_a_damaged_file(lived: Path) -> None:
     result = run(lived, "verify")
     assert result.exit_code == 1
     assert f"{path_of(lived)}: can't be read: file is not a database" in result.stderr
-
-
-def test_without_redis_there_is_nothing_to_drain(lived: Path) -> None:
-    result = run(lived, "drain", "--once")
-    assert result.exit_code == 1
-    assert '[state] backend is "sqlite": everything is in the ledger itself' in result.stderr

@@ -15,15 +15,13 @@ from rig.bounds import BOUND_S
 from rig.configuration import environment
 from rig.large import large_only
 from rig.ledger import read_ids, second_connection
-from rig.ledger_commands import INVOICE, conf_in, live, path_of, row_of, run, use
-from rig.redis_server import RedisServer
+from rig.ledger_commands import conf_in, live, path_of, row_of, run, use
 
 from addon.settings.settings import load_conf
 from addon.store.backends import open_store
 from addon.store.money.sqlite.backup import restore
 from addon.store.money.sqlite.connection import open_connection
 from addon.store.money.sqlite.migration_steps import STEPS
-from addon.store.money.wallet import record_entry
 from addon.store.protocol import Settlement, Store
 from unit.store.money.sqlite.test_copies import make_earlier
 
@@ -264,31 +262,8 @@ def test_a_killed_backup_leaves_no_file_of_that_name_and_the_next_one_works(
     assert not partial.exists()
 
 
-def test_with_redis_calls_are_refused_until_the_state_is_rebuilt(
-    tmp_path: Path, redis_url: str, redis_server: RedisServer
-) -> None:
-    assert redis_server
-    conf, copy = conf_in(tmp_path / "one", redis_url), tmp_path / "copy.db"
-    use(conf, live)
-    assert run(conf, "drain", "--once").exit_code == 0
-    done = run(conf, "backup", str(copy))
-    assert done.exit_code == 0, done.output
-    assert "run `tollgate state rebuild` after a restore" in done.stderr
-    restored = run(conf, "restore", str(copy))
-    assert restored.exit_code == 0, restored.output
-    assert restored.stderr.endswith("run `tollgate state rebuild` now\n")
-    waiting = run(conf, "drain", "--once")
-    assert (waiting.exit_code, "tollgate state rebuild" in waiting.stderr) == (1, True)
-
-
 def test_a_ledger_that_is_restored_into_a_new_folder_is_private(conf: Path, tmp_path: Path) -> None:
     target = tmp_path / "new" / "tollgate.db"
-    restore(target, path_of(conf), in_redis=False, despite_discrepancies=False)
+    restore(target, path_of(conf), despite_discrepancies=False)
     assert stat.S_IMODE(target.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("redis_url", [None, "redis://127.0.0.1:9/0"])
-def test_the_evidence_of_an_entry_says_where_it_is_first(tmp_path: Path, redis_url: str | None) -> None:
-    conf = load_conf(conf_in(tmp_path, redis_url))
-    assert record_entry(conf, INVOICE, 0).evidence["in_redis"] == (redis_url is not None)

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 from rig.ledger import make_row, second_connection
-from rig.redis_server import RedisServer
 from rig.settings_files import edit, write_files
 from rig.usage_report import run, run_csv, run_json
 
-from addon.settings.settings import load_conf, load_settings
-from addon.store.backends import open_store
+from addon.settings.settings import load_settings
 from addon.store.money.refusal_counts import RefusalBatch, RefusalGroup
 from addon.store.money.reports.report import find_limits, ledger_counters, open_report
 from addon.store.money.sqlite.refusals import write_batch
@@ -175,31 +173,6 @@ def test_calls_are_shown_even_if_the_files_do_not_load(limited: Path) -> None:
     alone = run(limited, "--by", "limits")
     assert (alone.exit_code, alone.stdout) == (1, "")
     assert "models.toml: gpt-4o-mini.input_price_per_m" in alone.stderr
-
-
-def test_limits_in_redis_are_shown_and_an_unavailable_redis_hides_no_call(
-    limited: Path, redis_url: str, redis_server: RedisServer
-) -> None:
-    state = f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n'
-    edit(limited, "", state + '[paths]\ndatabase = "var/shared.db"\n')
-    moment = NOW.isoformat(timespec="milliseconds")
-
-    async def spend() -> None:
-        store = open_store(load_conf(limited))
-        await store.credit(WalletEntry("acme/invoice", NOW, "acme", 5 * 10**9, "invoice"))
-        row = make_row("done", created_at=moment, retail_nanousd=1_250_000_000)
-        await store.settle(Settlement(row, from_wallet=True))
-        await store.close()
-
-    asyncio.run(spend())
-    wallet, month, requests, key = run_json(limited, "--by", "limits")["limits"]
-    assert (wallet["cap_nanousd"], wallet["left_nanousd"]) == (5_000_000_000, 3_750_000_000)
-    assert month["spent_nanousd"] == key["spent_nanousd"] == 1_250_000_000
-    assert requests["requests"] == 1
-    redis_server.flush()
-    result = run(limited)
-    assert "By workspace" in result.stdout
-    assert result.stderr.startswith("limits are not shown: Redis came back empty")
 
 
 def test_a_ledger_older_than_limits_is_shown_without_them(limited: Path) -> None:

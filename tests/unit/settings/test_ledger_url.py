@@ -22,7 +22,7 @@ def conf_file(tmp_path: Path) -> Path:
 
 
 def write(conf_file: Path, setting: str) -> None:
-    edit(conf_file, "[billing]", f'[ledger]\nurl = "{setting}"\n\n[billing]')
+    edit(conf_file, "[billing]", f'[state]\nbackend = "redis"\n\n[ledger]\nurl = "{setting}"\n\n[billing]')
 
 
 @pytest.mark.parametrize("setting", ["env:LEDGER_URL", "file:ledger.url", URL])
@@ -54,6 +54,12 @@ def test_a_url_that_can_not_be_read_does_not_load(conf_file: Path, setting: str,
     with pytest.raises(SettingsError, match=reason) as raised:
         load_settings(conf_file, {"OPENAI_KEY": "sk-obviously-fake"})
     assert raised.value.key == "ledger.url"
+
+
+def test_machines_that_share_a_ledger_share_rates(conf_file: Path) -> None:
+    edit(conf_file, "[billing]", f'[ledger]\nurl = "{URL}"\n\n[billing]')
+    with pytest.raises(SettingsError, match=r'ledger.url: needs \[state\] backend = "redis"'):
+        load_settings(conf_file, {"OPENAI_KEY": "sk-obviously-fake"})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Fixtures for tests that run on all stores: SQLite, Redis, and money in PostgreSQL."""
+"""Fixtures for tests that run on all stores: SQLite alone, and rates in Redis with money in SQLite or PostgreSQL."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -13,7 +13,7 @@ from addon.store.protocol import Store
 @pytest.fixture(params=["sqlite", "redis", "postgres"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     """The location where the stores of a test are opened."""
-    url = request.getfixturevalue("redis_url") if request.param == "redis" else None
+    url = None if request.param == "sqlite" else request.getfixturevalue("redis_url")
     postgres = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
     return StoreLocation(tmp_path / "var" / "tollgate.db", url, postgres=postgres)
 

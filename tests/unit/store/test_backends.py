@@ -1,6 +1,5 @@
 """The choice of ``[state] backend``: the store that a gateway opens, and the counters that a report reads."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,11 +7,10 @@ from rig.stores import WORKSPACE, request, settlement, wallet
 
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.validation import validate
-from addon.store.backends import find_ledger_place, open_counters, open_store
+from addon.store.backends import open_counters, open_store
 from addon.store.money.reports.report import open_report
 from addon.store.money.sqlite.store import SqliteStore
-from addon.store.protocol import LedgerPlace, StoreUnavailable
-from addon.store.redis.store import RedisStore
+from addon.store.protocol import StoreUnavailable
 from policies.spend import CounterUse
 
 
@@ -32,24 +30,6 @@ async def test_the_default_store_is_sqlite_and_reports_read_its_file(ledger_path
         assert read_used(wallet(), WORKSPACE, "") == CounterUse(400, 0, 63_400, 1)
 
 
-async def test_with_redis_the_store_is_in_redis_and_a_ledger_with_rows_is_refused(
-    ledger_path: Path, redis_url: str
-) -> None:
-    sqlite = open_store(conf_of(ledger_path))
-    await sqlite.settle(settlement("a", 400))
-    await sqlite.close()
-    conf = conf_of(ledger_path, backend="redis", redis_url=redis_url)
-    store = open_store(conf)
-    assert isinstance(store, RedisStore)
-    await store.close()
-    with (
-        open_report(ledger_path) as ledger,
-        pytest.raises(StoreUnavailable, match="that Redis does not count"),
-        open_counters(conf, ledger),
-    ):
-        pass
-
-
 @pytest.mark.parametrize(
     "state", [{}, {"backend": "redis", "redis_url": "redis://127.0.0.1:9/0"}], ids=["sqlite", "redis"]
 )
@@ -63,25 +43,3 @@ def test_a_store_whose_locks_can_not_be_made_keeps_no_file_open(
     links = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
     assert [link for link in links if str(ledger_path) in str(link.readlink())] == []
     assert refused.value.__traceback__, "its frames keep what they opened, so nothing was closed by chance"
-
-
-def test_the_place_of_a_ledger_says_whether_calls_are_recorded_here_and_how_many_wait(
-    ledger_path: Path, redis_url: str
-) -> None:
-    async def settle(path: Path, call_id: str) -> None:
-        store = open_store(conf_of(path, backend="redis", redis_url=redis_url))
-        await store.settle(settlement(call_id, 400))
-        await store.close()
-
-    def place_of(path: Path, **state: str) -> LedgerPlace:
-        with open_report(path) as ledger:
-            return find_ledger_place(conf_of(path, **state), ledger, 2.0)
-
-    other_path = ledger_path.with_name("other.db")
-    asyncio.run(
-        settle(ledger_path, "a")
-    )  # The first gateway has the ledger, and calls of others wait for it.
-    asyncio.run(settle(other_path, "b"))
-    assert place_of(ledger_path) == LedgerPlace(True, 0)
-    assert place_of(ledger_path, backend="redis", redis_url=redis_url) == LedgerPlace(True, 1)
-    assert place_of(other_path, backend="redis", redis_url=redis_url) == LedgerPlace(False, 1)

@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from pydantic import SecretStr
 from rig.ledger import locked_by_another
 from rig.metrics import EXCHANGE, read, value
 from rig.redis_fixtures import StartRedis
-from rig.stores import WORKSPACE, request
+from rig.stores import WORKSPACE, StoreLocation, request
 
 from addon.store.measured import MeasuredStore
 from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import CallNotHeld, HoldRequest, Settlement, Store, StoreUnavailable
-from addon.store.redis.store import RedisStore
 from addon.telemetry.metrics import Metrics
 from policies.limits import Counter, Limit
 from policies.spend import NOT_METERED, Denial, Hold
@@ -153,11 +151,13 @@ async def test_a_redis_that_is_gone_is_logged_once(
     start_redis: StartRedis, ledger_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tollgate.store")
-    server = start_redis(appendonly=True)
-    store = MeasuredStore(RedisStore(ledger_path, SecretStr(server.url)), Metrics("test"))
+    server = start_redis()
+    store = MeasuredStore(StoreLocation(ledger_path, server.url).open(), Metrics("test"))
     await store.check()
     server.stop()
-    await _fail_three_times(store)
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await store.take_token(WORKSPACE, 10)
     assert _events(caplog) == ONCE[:1]
     server.start()
     await store.maintain()

@@ -16,7 +16,6 @@ from addon.store.money import pending_writes
 from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import Settlement, Store, StoreUnavailable
 from addon.store.rates.circuits import FRESH_S
-from addon.store.redis.store import RedisStore
 from policies.circuit_breaker import FAILURES, REST_US
 
 
@@ -208,29 +207,6 @@ async def test_settlements_that_close_can_not_write_are_logged_with_all_that_a_m
     assert (lost.__dict__["row"]["id"], lost.__dict__["row"]["retail_nanousd"]) == ("a", 1560)
     assert "somebody" not in caplog.text
     assert read_rows(ledger_path) == []
-
-
-# With Redis, the file only gets the calls in the end.
-
-
-async def test_with_redis_a_locked_ledger_refuses_no_call_and_gets_the_calls_later(
-    ledger_path: Path, redis_url: str
-) -> None:
-    location = StoreLocation(ledger_path, redis_url)
-    store = location.open()
-    assert isinstance(store, RedisStore)
-    await store.check()
-    with locked_by_another(ledger_path):
-        assert await takes(store, WORKSPACE, 10)
-        await store.hold(request("a"))
-        await store.settle(settlement("a"))
-        with pytest.raises(StoreUnavailable, match="locked"):
-            await store.check()
-    assert read_rows(ledger_path) == []
-    await store.check()
-    assert read_ids(ledger_path) == ["a"]
-    assert await location.discrepancies() == []
-    await store.close()
 
 
 async def test_a_settlement_that_fails_again_and_again_is_logged_once(

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.ledger import locked_by_another, second_connection
-from rig.redis_server import RedisServer
 from rig.sqlite_stores import open_settle_and_close
 from rig.stores import OpenStore, StoreLocation
 
@@ -82,69 +81,6 @@ async def test_a_cut_off_flush_counts_each_refusal_once(store: Store, location: 
     await store.maintain()
     await store.maintain()
     assert counted(location) == {("acme", "ci", "bad_request"): 20}
-
-
-# On several machines.
-
-
-async def test_all_machines_count_in_one_ledger(redis_server: RedisServer, tmp_path: Path) -> None:
-    places = [StoreLocation(tmp_path / name / "tollgate.db", redis_server.url) for name in ("here", "there")]
-    here, there = [location.open() for location in places]
-    for store in (here, there):
-        await store.check()
-        store.count_refusal("acme", "ci", "byok_required")
-    await there.close()
-    await here.maintain()
-    assert [counted(location) for location in places] == [{("acme", "ci", "byok_required"): 2}, {}]
-    await here.close()
-
-
-async def test_the_verification_first_writes_what_waits_in_redis(
-    redis_server: RedisServer, tmp_path: Path
-) -> None:
-    location = StoreLocation(tmp_path / "tollgate.db", redis_server.url)
-    store = location.open()
-    await store.check()
-    there = StoreLocation(tmp_path / "there" / "tollgate.db", redis_server.url).open()
-    there.count_refusal("acme", "ci", "byok_required")
-    await there.close()
-    assert await location.discrepancies() == []
-    assert counted(location) == {("acme", "ci", "byok_required"): 1}
-    await store.close()
-
-
-async def test_a_batch_is_moved_once_although_its_process_died(
-    redis_server: RedisServer, tmp_path: Path
-) -> None:
-    location = StoreLocation(tmp_path / "tollgate.db", redis_server.url)
-    store = location.open()
-    await store.check()
-    store.count_refusal("acme", "ci", "byok_required")
-    await store.maintain()
-    # As if the process had died between the ledger and Redis: the batch is still there.
-    with second_connection(location.path) as ledger:
-        (batch_id,) = ledger.execute("SELECT id FROM refusal_batches").fetchone()
-    group = '["2026-01-31T12", "acme", "ci", "byok_required"]'
-    redis_server.command("HSET", "{tollgate}:refusals:taken", "id", batch_id, group, "1")
-    store.count_refusal("acme", "ci", "byok_required")
-    await store.maintain()
-    assert counted(location) == {("acme", "ci", "byok_required"): 2}
-    await store.close()
-
-
-async def test_a_batch_of_another_version_blocks_no_other(
-    redis_server: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    location = StoreLocation(tmp_path / "tollgate.db", redis_server.url)
-    store = location.open()
-    await store.check()
-    redis_server.command("HSET", "{tollgate}:refusals", '["2026-01-31", "acme", "ci", "odd"]', "1")
-    await store.maintain()
-    store.count_refusal("acme", "ci", "byok_required")
-    await store.maintain()
-    assert counted(location) == {("acme", "ci", "byok_required"): 1}
-    assert "1 refused calls are not counted in the ledger" in caplog.text
-    await store.close()
 
 
 # In memory.

@@ -3,7 +3,7 @@
 | evidence | the change was made when |
 |---|---|
 | ``file``, ``before``, ``after`` | the file has the digest ``after``; not, when it has ``before`` |
-| ``entry``, ``at``, ``in_redis`` | the wallet has this entry of this time |
+| ``entry``, ``at`` | the wallet has this entry of this time |
 | ``replaced``, ``inode`` | the file ``replaced`` is another one than the one with this inode |
 | ``archived``, ``sha256`` | the record of the month has this digest |
 | none | that can't be found out |
@@ -72,7 +72,5 @@ def _judge_replacement(evidence: Evidence) -> Outcome:
 
 def _judge_entry(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
     stored = find_entry(ledger, evidence["entry"])
-    if stored is not None:
-        return "made" if format_utc(stored.created_at) == evidence["at"] else "not made"
-    # Redis has an entry before the ledger has it.
-    return "unknown" if evidence["in_redis"] else "not made"
+    # The same entry of someone else is not this change.
+    return "made" if stored is not None and format_utc(stored.created_at) == evidence["at"] else "not made"

@@ -43,7 +43,7 @@ class PostgresMoney(Money):
         self._transactions = Transactions(url, clock)
         self._leases = Leases(self._transactions, self._owner, clock)
         self._recent = RecentCalls(clock)
-        self._is_prepared = False
+        self._ledger_id = ""
         self._is_open = True
 
     async def _do[Thing, Answer](
@@ -86,6 +86,13 @@ class PostgresMoney(Money):
         await super()._void(call_id, timeout_s)
         self._recent.voided(call_id)
 
+    @property
+    def ledger_id(self) -> str:
+        """See ``Money.ledger_id``."""
+        if not self._ledger_id:
+            raise StoreUnavailable("PostgreSQL: it was not reached yet")
+        return self._ledger_id
+
     async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:  # noqa: ARG002
         """See ``Store.read_counters``. A scope names its workspace."""
         asked = [Statement(_COUNTER, (one.scope, one.period)) for one in counters]
@@ -125,9 +132,8 @@ class PostgresMoney(Money):
 
     async def _prepare(self) -> None:
         """Create what is missing, once."""
-        if not self._is_prepared:
-            await prepare(self._transactions, self._clock.now().date())
-            self._is_prepared = True
+        if not self._ledger_id:
+            self._ledger_id = await prepare(self._transactions, self._clock.now().date())
 
     async def _write_again(self) -> None:
         """Write what a server that was behind may have lost. What it has stays as it is."""

@@ -15,17 +15,18 @@ _EXISTS: Final = Statement("SELECT to_regclass('ledger') IS NOT NULL")
 _ENCODING: Final = Statement("SELECT current_setting('server_encoding')")
 
 
-async def prepare(transactions: Transactions, today: date) -> None:
-    """Create the tables where they are missing, and the partitions of the next months.
+async def prepare(transactions: Transactions, today: date) -> str:
+    """Create the tables where they are missing, and the partitions of the next months. Return the ledger's id.
 
     Raise ``StoreUnavailable`` when the server can't be used, or its tables belong to a newer version.
     """
-    min_reader = await transactions.do(_prepare, today, "tables", timeout_s=_CREATION_TIMEOUT_S)
+    ledger_id, min_reader = await transactions.do(_prepare, today, "tables", timeout_s=_CREATION_TIMEOUT_S)
     if min_reader > READER:
         raise StoreUnavailable("PostgreSQL: a newer version of Tollgate has changed its tables")
+    return ledger_id
 
 
-def _prepare(days: Sequence[date]) -> Step[Sequence[int]]:
+def _prepare(days: Sequence[date]) -> Step[Sequence[tuple[str, int]]]:
     [today] = days
     _, [[encoding]] = yield [_LOCK, _ENCODING]
     if encoding != "UTF8":
@@ -34,5 +35,5 @@ def _prepare(days: Sequence[date]) -> Step[Sequence[int]]:
     made = [Statement(sql) for sql in partitions(today)]
     if not exists:
         made[:0] = [Statement(sql) for sql in SCHEMA]
-    *_, [[min_reader]] = yield Last([*made, Statement("SELECT min_reader FROM ledger")])
-    return [min_reader]
+    *_, [[ledger_id, min_reader]] = yield Last([*made, Statement("SELECT id, min_reader FROM ledger")])
+    return [(ledger_id, min_reader)]

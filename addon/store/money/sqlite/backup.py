@@ -70,11 +70,10 @@ def back_up(ledger: Path, target: Path, *, overwrite: bool) -> CopyCheck:
     return check
 
 
-def restore(ledger: Path, source: Path, *, in_redis: bool, despite_discrepancies: bool) -> Restored:
+def restore(ledger: Path, source: Path, *, despite_discrepancies: bool) -> Restored:
     """Put the backup ``source`` in the place of the ledger, which is kept under another name.
 
-    A backup of an older version is migrated. With ``in_redis``, gateways refuse the ledger until ``state rebuild``.
-    Raises ``BackupRefused``, OSError and ``sqlite3.Error``.
+    A backup of an older version is migrated. Raises ``BackupRefused``, OSError and ``sqlite3.Error``.
     """
     if not source.exists():
         raise BackupRefused(f"{source}: no such file")
@@ -86,7 +85,7 @@ def restore(ledger: Path, source: Path, *, in_redis: bool, despite_discrepancies
     with private_file(ledger) as partial:
         copy_database(source, partial)
         _require_ledger(partial, source)
-        check = _prepare(partial, in_redis=in_redis)
+        check = _prepare(partial)
         if check.discrepancies and not despite_discrepancies:
             first, more = check.discrepancies[0], len(check.discrepancies) - 1
             raise BackupRefused(
@@ -125,15 +124,12 @@ def _require_ledger(path: Path, source: Path) -> None:
             raise BackupRefused(f"{source} is no ledger of Tollgate")
 
 
-def _prepare(path: Path, *, in_redis: bool) -> CopyCheck:
+def _prepare(path: Path) -> CopyCheck:
     """Bring the tables up to date and check them."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         _require_whole(connection)
         migrate(connection)
         check = CopyCheck(count_rows(connection), verify(connection))
-        if in_redis:
-            # What Redis counts belongs to the replaced ledger.
-            connection.execute("UPDATE ledger SET redis_state = NULL")
     sync_path(path)
     return check
 

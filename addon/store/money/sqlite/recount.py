@@ -1,4 +1,4 @@
-"""A recount of every counter from the ledger's rows, whether SQLite or Redis kept the counters."""
+"""A recount of every counter from the ledger's rows."""
 
 import sqlite3
 from collections import defaultdict
@@ -78,10 +78,14 @@ def write_counters(connection: sqlite3.Connection) -> None:
 
 
 def reclaim_counters(connection: sqlite3.Connection) -> None:
-    """Keep the counters in this file again when Redis kept them before: count them again from the rows."""
+    """Count again when Redis kept the counters, as an earlier version did."""
     (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
-    if redis_state is None:
-        return
+    if redis_state is not None:
+        count_again(connection)
+
+
+def count_again(connection: sqlite3.Connection) -> None:
+    """Count all counters from the rows, and keep them here from now on."""
     connection.execute("DELETE FROM spend")
     write_counters(connection)
     connection.execute("UPDATE ledger SET redis_state = NULL")

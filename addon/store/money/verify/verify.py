@@ -3,13 +3,8 @@
 The audit log has each of its lines.
 """
 
-import asyncio
 import sqlite3
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from pathlib import Path
-
-from pydantic import SecretStr
 
 from addon.store.money.audit.audit import find_audit_gaps
 from addon.store.money.reports.calls_by_id import count_wrong_ids
@@ -17,22 +12,15 @@ from addon.store.money.rows import CALL
 from addon.store.money.sqlite.recount import CounterTotals, recount
 from addon.store.money.sums.rollup_check import find_wrong
 from addon.store.money.verify.price_check import find_wrong_costs
-from addon.store.redis.keys import counter_of, keys_of
-from addon.store.redis.rebuild import sum_holds
-from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
-from addon.store.redis.state import EMPTY
 from policies.exchange import INTERRUPTED
-from policies.limits import Counter, period_end
-
-ROUNDS = 3
-_PAUSE_S = 0.3
+from policies.limits import Counter
 
 
 def verify(connection: sqlite3.Connection) -> list[str]:
     """Return every discrepancy in the ledger's file, one line each. Raises ``sqlite3.Error``.
 
-    Nothing else is read from a damaged file. Counters are checked only when this file keeps them. In a transaction of
-    ``connection``, everything is read at one moment.
+    Nothing else is read from a damaged file. Counters that an earlier version kept in Redis are not checked. In a
+    transaction of ``connection``, everything is read at one moment.
     """
     if damages := [*_check_file(connection)]:
         return damages
@@ -104,71 +92,3 @@ def _check_holds(connection: sqlite3.Connection) -> Iterable[str]:
 def _check_client_ids(connection: sqlite3.Connection) -> Iterable[str]:
     if wrong := count_wrong_ids(connection):
         yield f"client_requests: {wrong} calls are missing or wrong"
-
-
-async def verify_redis(url: SecretStr, database: Path) -> list[str]:
-    """Return every discrepancy between Redis and the ledger, and in the ledger, one line each.
-
-    Calls may end during the check. So only a difference that several rounds find unchanged counts. Raises
-    ``StoreUnavailable`` and ``sqlite3.Error``.
-    """
-    async with redis_session(url, database) as session:
-        await session.claim_ledger()
-        async with session.client.timeout(COMMAND_TIMEOUT_S):
-            await session.state.check()
-        lasting = await _find_differences(session)
-        for _ in range(ROUNDS - 1):
-            if lasting:
-                await asyncio.sleep(_PAUSE_S)
-                found = set(await _find_differences(session))
-                lasting = [line for line in lasting if line in found]
-        return [*verify(session.file.connection), *lasting]
-
-
-async def _find_differences(session: RedisSession) -> list[str]:
-    await session.refusals.move(COMMAND_TIMEOUT_S)
-    names = await session.find_keys()
-    for workspace in names:
-        await session.outbox.empty(workspace, stale_s=0)
-    recorded = recount(session.file.connection)
-    lines: list[str] = []
-    for workspace in names:
-        lines += await _compare_workspace(session, workspace, names[workspace], recorded)
-    for counter, totals in recorded.items():
-        if _is_current(counter):
-            lines += _compare(counter, CounterTotals(), totals)
-    return lines
-
-
-def _is_current(counter: Counter) -> bool:
-    """Return whether Redis must have this counter. It removes the counters of past periods after a while."""
-    return period_end(counter.period) > datetime.now(UTC).date().isoformat()
-
-
-async def _compare_workspace(
-    session: RedisSession, workspace: str, names: Iterable[str], recorded: dict[Counter, CounterTotals]
-) -> list[str]:
-    """Compare one workspace, and remove its counters from ``recorded``."""
-    keys = keys_of(workspace)
-    counters = sorted(name for name in names if name.startswith(keys.spend))
-    async with session.client.timeout(COMMAND_TIMEOUT_S):
-        state, records, *found = await session.client.transaction(
-            [("GET", keys.state), ("HVALS", keys.holds), *(("HGETALL", name) for name in counters)]
-        )
-    if state is None:
-        return [f"workspace {workspace}: {EMPTY}"]
-    held, lines = sum_holds(records), list[str]()
-    for name, fields in zip(counters, found, strict=True):
-        counter = counter_of(name)
-        values = {field: int(value) for field, value in fields.items()}
-        stored = CounterTotals(values.get("spent", 0), values.get("requests", 0))
-        lines += _compare(counter, stored, recorded.pop(counter, CounterTotals()))
-        counted = (values.get("held", 0), values.get("in_flight", 0))
-        lines += _compare_holds(counter, counted, held.get(name, (0, 0)))
-    return lines
-
-
-def _compare_holds(counter: Counter, counted: tuple[int, int], held: tuple[int, int]) -> Iterable[str]:
-    if counted != held:
-        name = f"counter {counter.scope} of {counter.period}"
-        yield f"{name}: {counted[0]} nano-USD of {counted[1]} calls are counted, {held[0]} of {held[1]} are held"

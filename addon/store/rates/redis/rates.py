@@ -4,54 +4,65 @@ If Redis forgets everything, each workspace has one more minute's RPM, circuits 
 ledger and the fleet again. Every key expires by itself.
 """
 
+from collections.abc import Callable, Sequence
+
 from pydantic import SecretStr
 
+from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store.protocol import StoreUnavailable
-from addon.store.rates.circuits import CircuitTable
+from addon.store.rates.circuits import Circuits, SharedCircuitsMixin
 from addon.store.rates.redis.circuits import RedisCircuits
 from addon.store.rates.redis.client import ScriptClient
 from addon.store.rates.redis.keys import IDENTITY, takes_of
 from addon.store.rates.redis.scripts import CLAIM, TAKE_TOKEN, bucket_arguments
 
-IDENTITY_S = 86_400
-"""How long the identity is kept after the last check of any gateway."""
+IDENTITY_S = 120
+"""How long the identity is kept after the last check of any gateway. Rates that are older limit nothing any more."""
 
 
 class OtherLedger(StoreUnavailable):
-    """These are the rates of another ledger. A gateway does not start with them."""
+    """These are the rates of another ledger or fleet. A gateway does not start with them."""
 
 
-class RedisRates:
-    """The rates at ``url``, of the fleet whose ledger is ``ledger_id``. Its methods raise ``StoreUnavailable``.
+class RedisRates(SharedCircuitsMixin):
+    """The ``Rates`` at ``url``, of the ledger whose id ``find_ledger_id`` returns, and of ``fleet``.
 
     Raise ``StoreUnavailable`` for a wrong URL. The first call connects to Redis.
     """
 
-    def __init__(self, url: SecretStr, ledger_id: str, fleet: str) -> None:
+    def __init__(
+        self, url: SecretStr, find_ledger_id: Callable[[], str], fleet: str, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._client = ScriptClient(url)
-        self._identity = (ledger_id, fleet, IDENTITY_S)
+        self._find_ledger_id = find_ledger_id
+        self._fleet = fleet
         self.empty_buckets: set[str] = set()
-        """The workspaces whose bucket had no token at the last take of this process."""
-        self.circuits: CircuitTable = RedisCircuits(self._client)
+        self._circuits = Circuits(RedisCircuits(self._client), clock)
+
+    async def maintain(self) -> None:
+        """See ``Rates.maintain``. It also keeps what names these rates, and finds a primary that was replaced."""
+        await self.check()
+        await self._circuits.refresh()
 
     async def check(self) -> None:
-        """Prove that Redis can be written and that these are the rates of this ledger, or ``OtherLedger``.
-
-        Called once a second, it also keeps what names them, and finds a primary that was replaced unnoticed.
-        """
+        """See ``Rates.check``. Raise ``OtherLedger`` for the rates of another ledger or fleet."""
         self._client.look_around()
-        other = await self._client.run(CLAIM, [IDENTITY], *self._identity)
-        if other != "ours":
-            raise OtherLedger(
-                f"{self._client.place} has the rates of another ledger, of the fleet {other[0]!r};"
-                " gateways on several machines need one ledger: give each the same [ledger] url"
-            )
+        ledger_id = self._find_ledger_id()
+        found = await self._client.run(CLAIM, [IDENTITY], ledger_id, self._fleet, IDENTITY_S)
+        if found != "ours":
+            raise OtherLedger(f"{self._client.place} has the rates of {self._describe(found, ledger_id)}")
+
+    def _describe(self, found: Sequence[str], ledger_id: str) -> str:
+        other_ledger, other_fleet = found
+        if other_ledger == ledger_id:
+            return f'the fleet "{other_fleet}", and [state] fleet is "{self._fleet}" here'
+        return (
+            f'another ledger, of the fleet "{other_fleet}"; gateways on several machines need one ledger: give each the'
+            f" same [ledger] url. These rates end {IDENTITY_S // 60} minutes after the last of its gateways"
+        )
 
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
-        """Take one token from the workspace's bucket and return 0, or return in how many µs a token is back.
-
-        A token is back 60 s after it was taken, by Redis's clock. It may be lost when Redis does not answer.
-        """
+        """See ``Rates.take_token``. A token may be lost when Redis does not answer."""
         outcome, *wait_us = await self._client.run(
             TAKE_TOKEN, (takes_of(workspace),), *bucket_arguments(limit_rpm)
         )

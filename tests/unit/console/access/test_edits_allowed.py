@@ -10,7 +10,7 @@ from addon.console.access.edits_allowed import find_edit_obstacle, find_unwritab
 from addon.settings.settings import load_settings
 
 PASSWORD = 'console_password = "env:CONSOLE"'
-REDIS = '[state]\nbackend = "redis"'
+FLEET = '[state]\nbackend = "redis"\n[ledger]\nurl = "postgresql://127.0.0.1/tollgate"'
 
 # the section [admin], [state], the variable CONSOLE, whether the folder can be written, a part of the reason
 CASES: dict[str, tuple[str, str, str, bool, str | None]] = {
@@ -19,8 +19,8 @@ CASES: dict[str, tuple[str, str, str, bool, str | None]] = {
     "with a password that is not set": (PASSWORD, "", "", True, "variable that it names is not set"),
     "edits = true without a password": ("edits = true", "", "", True, "need a password"),
     "edits = false": (f"{PASSWORD}\nedits = false", "", "a long pass phrase", True, "edits is false"),
-    "Redis": (PASSWORD, REDIS, "a long pass phrase", True, "each machine has its own files"),
-    "Redis, edits = true": (f"{PASSWORD}\nedits = true", REDIS, "a long pass phrase", True, None),
+    "a fleet": (PASSWORD, FLEET, "a long pass phrase", True, "each machine has its own files"),
+    "a fleet, edits = true": (f"{PASSWORD}\nedits = true", FLEET, "a long pass phrase", True, None),
     "a folder for reading": (PASSWORD, "", "a long pass phrase", False, "can't write "),
     "such a folder, edits = true": (f"{PASSWORD}\nedits = true", "", "a long pass phrase", False, None),
 }

@@ -181,8 +181,9 @@ async def test_a_probe_lasts_as_long_as_its_process_renews_it(
     assert await store.circuit_allows(ACME, "probe")
     for _ in range(3):
         location.age_circuits(PROBE_US * 0.7 / 1e6)
-        name, until_us = store._circuits.probes["probe"]
-        store._circuits.probes["probe"] = name, until_us - round(PROBE_US * 0.7)
+        assert isinstance(store.probes, dict)
+        name, until_us = store.probes["probe"]
+        store.probes["probe"] = name, until_us - round(PROBE_US * 0.7)
         await store.maintain()
         await other.maintain()
         assert not await other.circuit_allows(ACME, "call")

@@ -232,16 +232,13 @@ def test_an_exception_is_judged_by_the_evidence(spool: AuditSpool, path: Path, t
     assert outcomes(path) == ["made"]
 
 
-@pytest.mark.parametrize(
-    ("is_entered", "in_redis", "outcome"),
-    [(True, False, ["made"]), (False, False, []), (False, True, ["unknown"])],
-)
+@pytest.mark.parametrize(("is_entered", "outcome"), [(True, ["made"]), (False, [])])
 def test_the_ledger_says_whether_a_dead_process_made_an_entry(
-    spool: AuditSpool, path: Path, is_entered: bool, in_redis: bool, outcome: list[str]
+    spool: AuditSpool, path: Path, is_entered: bool, outcome: list[str]
 ) -> None:
     make_ledger(path)
     moment = "2026-01-31T12:00:00.000+00:00"
-    die_during(spool, {"entry": "acme/1", "at": moment, "in_redis": in_redis})
+    die_during(spool, {"entry": "acme/1", "at": moment})
     if is_entered:
         with closing(sqlite3.connect(path)) as ledger, ledger:
             ledger.execute("INSERT INTO wallet_entries VALUES ('acme/1', ?, 'acme', 5, '1')", (moment,))

@@ -4,13 +4,11 @@ from pathlib import Path
 
 import pytest
 from rig.ledger import second_connection
-from rig.redis_server import RedisServer
 from rig.sqlite_stores import open_settle_and_close
-from rig.stores import StoreLocation, request, settlement
+from rig.stores import request, settlement
 
 from addon.store.money.verify.verify import verify
 from addon.store.protocol import Store
-from addon.store.redis.keys import keys_of
 
 
 @pytest.mark.parametrize(
@@ -56,28 +54,3 @@ def test_verification_finds_a_damaged_file(ledger_path: Path) -> None:
     ledger_path.write_bytes(pages)
     with second_connection(ledger_path) as other:
         assert any("the file is damaged" in line for line in verify(other))
-
-
-async def test_verification_finds_a_counter_in_redis_that_differs_from_the_holds(
-    redis_server: RedisServer, ledger_path: Path
-) -> None:
-    location = StoreLocation(ledger_path, redis_server.url)
-    store = location.open()
-    await store.hold(request("a"))
-    redis_server.command("HINCRBY", "tollgate:{acme}:spend:wallet:acme:ever", "held", 5)
-    assert await location.discrepancies() == [
-        "counter wallet:acme of ever: 63405 nano-USD of 1 calls are counted, 63400 of 1 are held"
-    ]
-    await store.close()
-
-
-async def test_verification_says_which_workspace_is_gone_from_redis(
-    redis_server: RedisServer, ledger_path: Path
-) -> None:
-    location = StoreLocation(ledger_path, redis_server.url)
-    store = location.open()
-    await store.settle(settlement("a"))
-    await store.maintain()
-    redis_server.command("DEL", keys_of("acme").state)
-    assert "workspace acme: Redis came back empty" in (await location.discrepancies())[0]
-    await store.close()

@@ -189,7 +189,7 @@ async def test_nobody_at_any_address_is_an_error_without_the_password(kind: str)
 )
 def test_a_wrong_url_is_refused_by_the_name_of_its_field(url: str, reason: str) -> None:
     with pytest.raises(StoreUnavailable, match=f"^{reason}") as refused:
-        RedisRates(SecretStr(url), "ledger", "tolls")
+        RedisRates(SecretStr(url), lambda: "ledger", "tolls")
     assert PASSWORD not in str(refused.value)
 
 

@@ -22,7 +22,7 @@ async def open_rates(redis_server: RedisServer) -> AsyncIterator[OpenRates]:
     async with AsyncExitStack() as opened:
 
         def make(ledger: str = "ledger", fleet: str = "tolls") -> RedisRates:
-            rates = RedisRates(SecretStr(redis_server.url), ledger, fleet)
+            rates = RedisRates(SecretStr(redis_server.url), lambda: ledger, fleet)
             opened.push_async_callback(rates.close)
             return rates
 
@@ -71,11 +71,12 @@ async def test_a_redis_that_forgets_everything_gives_one_more_minute_and_is_clai
 
 async def test_a_gateway_of_another_ledger_is_told_to_share_one(open_rates: OpenRates) -> None:
     await open_rates("ledger", "tolls").check()
-    await open_rates("ledger", "renamed").check()
     with pytest.raises(
-        OtherLedger, match=r"another ledger, of the fleet 'renamed'; .* the same \[ledger\] url"
+        OtherLedger, match=r'another ledger, of the fleet "tolls"; .* the same \[ledger\] url'
     ):
         await open_rates("another ledger", "tolls").check()
+    with pytest.raises(OtherLedger, match=r'of the fleet "tolls", and \[state\] fleet is "renamed" here'):
+        await open_rates("ledger", "renamed").check()
     await open_rates("ledger").check()
 
 
@@ -84,7 +85,7 @@ async def test_every_key_expires_by_itself(open_rates: OpenRates, redis_server: 
     await rates.check()
     for _ in range(2):
         await rates.take_token("acme", GROUPS + 1)
-    await rates.circuits.change("GROQ/payg/acme", lambda _, now_us: Circuit(1, now_us, 0))
+    await rates._circuits._table.change("GROQ/payg/acme", lambda _, now_us: Circuit(1, now_us, 0))
     keys = redis_server.command("KEYS", "*")
     assert sorted(keys) == ["tollgate:{acme}:takes", "{tollgate}:circuits", "{tollgate}:rates"]
     assert {key: 0 < redis_server.command("PTTL", key) <= 86_400_000 for key in keys} == dict.fromkeys(
@@ -101,7 +102,7 @@ async def test_a_circuit_is_changed_in_one_step_however_many_gateways_change_it(
     def fail(before: Circuit, now_us: int) -> Circuit:
         return Circuit(before.failures + 1, now_us, 0)
 
-    await asyncio.gather(*(one.circuits.change("GROQ/payg/acme", fail) for one in gateways))
-    found = await gateways[0].circuits.read()
+    await asyncio.gather(*(one._circuits._table.change("GROQ/payg/acme", fail) for one in gateways))
+    found = await gateways[0]._circuits._table.read()
     assert found.circuits["GROQ/payg/acme"].failures == len(gateways)
     assert found.now_us >= found.circuits["GROQ/payg/acme"].began_us
