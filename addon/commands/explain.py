@@ -14,10 +14,10 @@ from addon.commands.options import conf_option, json_option
 from addon.commands.readers import load_served_settings, open_ledger
 from addon.explain.caller import (
     UnknownCallerError,
+    find_counted,
     find_key,
     find_workspace,
     make_admitted_call,
-    open_counted,
 )
 from addon.explain.explanation import Explanation, explain
 from addon.explain.hints import BUILT_IN_HINT, may_lack_keys, serves_built_in
@@ -51,11 +51,8 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
         settings = load_served_settings(conf_file)
         workspace, key = _find_caller(settings, workspace_id, key_id)
         content = _read_body(file, settings.conf.limits.max_request_bytes + 1)
-        with (
-            open_ledger(settings.conf.paths.database) as ledger,
-            open_counted(settings.conf, ledger) as counted,
-        ):
-            credits = find_last_credits(ledger, [workspace.id])
+        with open_ledger(settings.conf.paths.database) as ledger:
+            counted, credits = find_counted(ledger), find_last_credits(ledger, [workspace.id])
             explanation = explain(make_admitted_call(settings, workspace, key), content, counted, credits)
     hints = _find_hints(explanation, settings, workspace)
     if as_json:

@@ -15,10 +15,15 @@ from addon.commands.usage_options import LIMITS, REFUSALS
 from addon.commands.usage_tables import UsageTables
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings
-from addon.store.backends import open_counters
 from addon.store.money.reports.archived_calls import Missing, find_missing, find_missing_in_sums
 from addon.store.money.reports.call_filter import Filter
-from addon.store.money.reports.report import find_limits_of, find_recent, find_refusals, find_totals
+from addon.store.money.reports.report import (
+    find_limits_of,
+    find_recent,
+    find_refusals,
+    find_totals,
+    ledger_counters,
+)
 from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
@@ -88,9 +93,9 @@ class UsageReader:
 
     def _read_limits(self) -> Table:
         workspaces = self._settings.workspaces.values()
-        with open_counters(self._settings.conf, self._ledger) as read_used:
-            credits = find_last_credits(self._ledger, [one.id for one in workspaces])
-            table = find_limits_of(read_used, workspaces, self._wanted, datetime.now(UTC), credits)
+        read_used = ledger_counters(self._ledger)
+        credits = find_last_credits(self._ledger, [one.id for one in workspaces])
+        table = find_limits_of(read_used, workspaces, self._wanted, datetime.now(UTC), credits)
         return self._add_labels(replace(table, rows=table.rows[: self._most]))
 
     def _add_labels(self, table: Table) -> Table:

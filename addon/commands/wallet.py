@@ -17,10 +17,9 @@ from addon.commands.readers import choose_ledger, note_missing, open_ledger
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
-from addon.store.backends import open_counters
 from addon.store.money.reports.archived_calls import find_missing
 from addon.store.money.reports.names import find_wallets
-from addon.store.money.reports.report import find_balances, find_entries
+from addon.store.money.reports.report import find_balances, find_entries, ledger_counters
 from addon.store.money.wallet import (
     BELOW_ZERO,
     EntryRefused,
@@ -126,8 +125,8 @@ def balance(workspace: str | None, form: Form, conf_file: Path) -> None:
             known = sorted({*_list_workspaces(conf), *find_wallets(ledger)})
             if workspace is not None and workspace not in known:
                 raise unknown_workspace_error(workspace, known)
-            with open_counters(conf, ledger) as read_used:
-                table = find_balances(read_used, known if workspace is None else [workspace])
+            read_used = ledger_counters(ledger)
+            table = find_balances(read_used, known if workspace is None else [workspace])
     echo_table(table, form, "There is no workspace.")
 
 

@@ -1,21 +1,15 @@
 """``Reading``: the input of a view, and ``View``: its content."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from addon.console.query import Query
 from addon.console.sources import Live
 from addon.settings.settings import Settings
-from addon.store.backends import open_counters
-from addon.store.money.reports.report import ReadUsed
 from addon.text.table import Table
-
-REDIS_TIMEOUT_S: Final = 0.4
-"""The timeout of one step of a page in Redis. A page waits for two of them when Redis does not answer."""
 
 
 class NotFoundError(Exception):
@@ -37,12 +31,6 @@ class Reading:
     query: Query
     names: Sequence[str] = ()
     form: Mapping[str, str] | None = None
-
-    @contextmanager
-    def open_counters(self) -> Iterator[ReadUsed]:
-        """Give a reader of the current counters of limits, in the ledger or in Redis. Raises ``StoreUnavailable``."""
-        with open_counters(self.settings.conf, self.ledger, REDIS_TIMEOUT_S) as read_used:
-            yield read_used
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """The caller of an explained call: its workspace, its key, and the counters of its limits."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from pydantic import SecretStr
@@ -10,10 +9,9 @@ from pydantic import SecretStr
 from addon.calls.call_state import Call
 from addon.edits.workspace_files import unknown_workspace_error
 from addon.explain.explanation import BUILT_IN_URL, Counted
-from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import suggest_name
 from addon.settings.settings import Settings
-from addon.store.backends import open_counters
+from addon.store.money.reports.report import ledger_counters
 from addon.store.protocol import StoreUnavailable
 from policies.call_stages import Stage
 from policies.exchange import Exchange
@@ -59,13 +57,9 @@ def make_admitted_call(settings: Settings, workspace: Workspace, key: Key) -> Ca
     return Call(exchange, settings.with_builtin_url(BUILT_IN_URL, SecretStr("-")))
 
 
-@contextmanager
-def open_counted(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[Counted]:
-    """Give a reader of the current counters, or the reason why they can't be read."""
-    with ExitStack() as stack:
-        found: Counted
-        try:
-            found = stack.enter_context(open_counters(conf, ledger))
-        except StoreUnavailable as error:
-            found = error
-        yield found
+def find_counted(ledger: sqlite3.Connection) -> Counted:
+    """Return a reader of the current counters, or the reason why they can't be read."""
+    try:
+        return ledger_counters(ledger)
+    except StoreUnavailable as error:
+        return error

@@ -1,12 +1,9 @@
-"""The choice that ``[state] backend`` makes: which store a gateway opens, and where a report reads the counters.
+"""The choice that ``[state] backend`` makes: which store a gateway opens, and where its ledger is.
 
 The stores take long to import, so only a gateway that opens one imports it.
 """
 
 import os
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
@@ -19,7 +16,6 @@ from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.value_types import SecretReference
 from addon.store.money.ledger import LedgerPlace
-from addon.store.money.reports.report import ReadUsed, ledger_counters
 from addon.store.protocol import Store, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -92,9 +88,3 @@ def open_money(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> "SqliteMoney | P
 
         earlier_redis.adopt(conf.paths.database, find_redis_url(conf))
     return SqliteMoney(conf.paths.database, clock)
-
-
-@contextmanager
-def open_counters(conf: ProxyConf, ledger: sqlite3.Connection, timeout_s: float = 2.0) -> Iterator[ReadUsed]:  # noqa: ARG001
-    """Give a function that reads the counters of limits."""
-    yield ledger_counters(ledger)

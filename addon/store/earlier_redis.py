@@ -25,12 +25,12 @@ from addon.runtime.folder_lock import locked
 from addon.settings.redis_topology import parse_redis_topology
 from addon.store.money.pending_writes import log_lost_row
 from addon.store.money.refusal_counts import RefusalBatch, RefusalGroup
-from addon.store.money.sqlite.connection import NEVER_WRITABLE, raising_unavailable
+from addon.store.money.sqlite.connection import raising_unavailable
 from addon.store.money.sqlite.file import LedgerFile
 from addon.store.money.sqlite.process_lock import find_running
 from addon.store.money.sqlite.recount import count_again
 from addon.store.money.sqlite.refusals import write_batch
-from addon.store.money.sqlite.rows import write_call, write_entry
+from addon.store.money.sqlite.rows import UNSTORABLE, write_call, write_entry
 from addon.store.protocol import IllegalRowError, Settlement, StoreUnavailable, WalletEntry
 from addon.store.rates.redis.nodes import reason_of
 
@@ -173,7 +173,7 @@ def _write(ledger: sqlite3.Connection, fields: dict[str, str]) -> bool:
     ledger.execute("SAVEPOINT one")
     try:
         _write_one(ledger, fields)
-    except (IllegalRowError, *NEVER_WRITABLE) as error:
+    except (IllegalRowError, *UNSTORABLE) as error:
         ledger.execute("ROLLBACK TO one")
         if "booking" in fields:
             log_lost_row(Settlement(*json.loads(fields["booking"])), str(error))

@@ -9,10 +9,10 @@ from addon.console.views.explain_shown import make_explanation_shown
 from addon.console.views.workspace_shown import LIMIT_CELLS
 from addon.explain.caller import (
     UnknownCallerError,
+    find_counted,
     find_key,
     find_workspace,
     make_admitted_call,
-    open_counted,
 )
 from addon.explain.explanation import CAP_NAMES, explain
 from addon.explain.hints import BUILT_IN_HINT, serves_built_in
@@ -60,8 +60,8 @@ def _find_missing(form: Mapping[str, str]) -> dict[str, str]:
 def _explain(reading: Reading, workspace: Workspace, key: Key, body: str, shown: Mapping[str, Any]) -> View:
     call = make_admitted_call(reading.settings, workspace, key)
     content = body.encode("utf-8", "surrogatepass")
-    with open_counted(reading.settings.conf, reading.ledger) as counted:
-        explanation = explain(call, content, counted, find_last_credits(reading.ledger, [workspace.id]))
+    credits = find_last_credits(reading.ledger, [workspace.id])
+    explanation = explain(call, content, find_counted(reading.ledger), credits)
     hints = [BUILT_IN_HINT] if serves_built_in(explanation, reading.settings) else []
     record = make_explanation_record(workspace.id, key.id, explanation, hints)
     tables = _make_tables(record)

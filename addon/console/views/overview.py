@@ -13,7 +13,7 @@ from addon.console.views.overview_spend import SPLITS, choose_step, load_spend
 from addon.settings.errors import describe_error
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.figures import PERCENTILES, Figures, Groups, merge_groups, rank, read_figures
-from addon.store.money.reports.report import count_holds, find_refusals
+from addon.store.money.reports.report import count_holds, find_refusals, ledger_counters
 from addon.store.money.reports.sum_sources import SUMS
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
@@ -90,9 +90,9 @@ def _make_top(names: tuple[str, ...], groups: Groups) -> Table:
 def _load_limits(reading: Reading, wanted: Filter) -> tuple[View, list[str]]:
     """Return the budgets and the calls in flight, and a sentence for each that can't be read."""
     try:
-        with reading.open_counters() as read_used:
-            budgets = load_budgets(reading, read_used, replace(wanted, since=None, until=None))
-            return View({"budgets": budgets}, {"calls_in_flight": count_holds(reading.ledger, wanted)}), []
+        read_used = ledger_counters(reading.ledger)
+        budgets = load_budgets(reading, read_used, replace(wanted, since=None, until=None))
+        return View({"budgets": budgets}, {"calls_in_flight": count_holds(reading.ledger, wanted)}), []
     except StoreUnavailable as error:
         reason = f"Budgets and calls in flight are not shown: {describe_error(error)}"
         return View({}, {"calls_in_flight": None}), [reason]

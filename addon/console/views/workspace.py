@@ -35,6 +35,7 @@ from addon.store.money.reports.report import (
     find_limits,
     find_refusals,
     find_totals,
+    ledger_counters,
 )
 from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.store.protocol import StoreUnavailable, WalletEntry
@@ -108,10 +109,10 @@ def _read_counters(
     """Return the wallet and the fault of the counters as values, and the limits of these keys."""
     chosen = [replace(workspace, keys=keys)] if workspace else []
     try:
-        with reading.open_counters() as read_used:
-            credits = find_last_credits(reading.ledger, [workspace_id])
-            limits = find_limits(read_used, chosen, reading.now, credits)
-            (wallet,) = find_balances(read_used, [workspace_id]).records()
+        read_used = ledger_counters(reading.ledger)
+        credits = find_last_credits(reading.ledger, [workspace_id])
+        limits = find_limits(read_used, chosen, reading.now, credits)
+        (wallet,) = find_balances(read_used, [workspace_id]).records()
     except StoreUnavailable as error:
         nothing = dict.fromkeys(("balance_nanousd", "held_nanousd", "left_nanousd"))
         return {"wallet": nothing, "counters_fault": mask_credentials(str(error))}, Table(LIMIT_COLUMNS, [])

@@ -22,7 +22,13 @@ from addon.console.views.workspace_states import (
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.figures import find_error_rate
 from addon.store.money.reports.names import find_recorded_workspaces
-from addon.store.money.reports.report import find_balances, find_limits, find_refusals, find_totals
+from addon.store.money.reports.report import (
+    find_balances,
+    find_limits,
+    find_refusals,
+    find_totals,
+    ledger_counters,
+)
 from addon.store.money.reports.wallet_credits import find_last_credits, find_wallet_cap
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
@@ -218,9 +224,9 @@ def _read_budgets(
     bare = [replace(workspace, keys=(_NO_KEY,)) for workspace in workspaces]
     credits = find_last_credits(reading.ledger, states)
     try:
-        with reading.open_counters() as read_used:
-            limits = find_limits(read_used, bare, reading.now, credits).records()
-            wallets = find_balances(read_used, states).records()
+        read_used = ledger_counters(reading.ledger)
+        limits = find_limits(read_used, bare, reading.now, credits).records()
+        wallets = find_balances(read_used, states).records()
     except StoreUnavailable as error:
         return {}, mask_credentials(str(error))
     of = {(row["workspace"], row["limit"]): row for row in limits}

@@ -12,8 +12,8 @@ from typing import Final
 from addon.edits.diff import DiffLine
 from addon.edits.recording import ChangeRecord, Evidence
 from addon.settings.conf_schema import ProxyConf
-from addon.store.backends import open_counters, open_money
-from addon.store.money.reports.report import find_balances, find_entry, open_report
+from addon.store.backends import open_money
+from addon.store.money.reports.report import find_balances, find_entry, ledger_counters, open_report
 from addon.store.money.rows import CALL
 from addon.store.protocol import WalletEntry
 from addon.text.masking import mask_credentials
@@ -118,8 +118,8 @@ def save_entry(conf: ProxyConf, entry: WalletEntry) -> bool:
 
 def read_balance_nanousd(conf: ProxyConf, workspace: str) -> int:
     """Return the balance of a wallet. Raises ``StoreUnavailable``, OSError and ``sqlite3.Error``."""
-    with open_report(conf.paths.database) as ledger, open_counters(conf, ledger) as read_used:
-        [of_workspace] = find_balances(read_used, [workspace]).records()
+    with open_report(conf.paths.database) as ledger:
+        [of_workspace] = find_balances(ledger_counters(ledger), [workspace]).records()
     found: int = of_workspace["balance_nanousd"]
     return found
 

@@ -7,8 +7,8 @@ from rig.stores import WORKSPACE, request, settlement, wallet
 
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.validation import validate
-from addon.store.backends import open_counters, open_store
-from addon.store.money.reports.report import open_report
+from addon.store.backends import open_store
+from addon.store.money.reports.report import ledger_counters, open_report
 from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import StoreUnavailable
 from policies.spend import CounterUse
@@ -26,8 +26,8 @@ async def test_the_default_store_is_sqlite_and_reports_read_its_file(ledger_path
     await store.settle(settlement("a", 400))
     await store.hold(request("b"))
     await store.close()
-    with open_report(ledger_path) as ledger, open_counters(conf, ledger) as read_used:
-        assert read_used(wallet(), WORKSPACE, "") == CounterUse(400, 0, 63_400, 1)
+    with open_report(ledger_path) as ledger:
+        assert ledger_counters(ledger)(wallet(), WORKSPACE, "") == CounterUse(400, 0, 63_400, 1)
 
 
 @pytest.mark.parametrize(

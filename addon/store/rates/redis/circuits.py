@@ -6,14 +6,13 @@ failures cost these round trips: a provider that works writes nothing.
 
 import re
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from itertools import batched
-from typing import Any, Protocol
 
 from addon.store.protocol import StoreUnavailable
 from addon.store.rates.circuits import CircuitSnapshot
+from addon.store.rates.redis.client import ScriptClient
 from addon.store.rates.redis.keys import CIRCUITS
-from addon.store.rates.redis.scripts import READ_CIRCUITS, SWAP_CIRCUIT, Script
+from addon.store.rates.redis.scripts import READ_CIRCUITS, SWAP_CIRCUIT
 from policies.circuit_breaker import CLOSED, Change, Circuit
 
 KEPT_S = 86_400
@@ -23,20 +22,10 @@ _TRIES = 8
 _WRITTEN = re.compile(r"(\d+):(\d+):(\d+)")
 
 
-class Client(Protocol):
-    """What runs scripts in Redis. Its methods raise ``StoreUnavailable``."""
-
-    def timeout(self) -> AbstractAsyncContextManager[None]:
-        """Cancel the block when it takes too long."""
-
-    async def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
-        """Run a script."""
-
-
 class RedisCircuits:
     """A ``CircuitTable`` in Redis."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ScriptClient) -> None:
         self._client = client
 
     async def read(self) -> CircuitSnapshot:

@@ -43,32 +43,6 @@ from addon.store.rates.redis.scripts import Script
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
 
 
-class BoundedClient:
-    """A client of the Redis at ``address`` whose faults are ``StoreUnavailable``, without credentials."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    @asynccontextmanager
-    async def timeout(self, timeout_s: float = TIMEOUT_S, *, spent_s: float = 0.0) -> AsyncIterator[None]:
-        """Cancel the block after ``timeout_s`` and raise ``StoreUnavailable``. ``spent_s`` of that are over already."""
-        try:
-            async with within(max(timeout_s - spent_s, 0.0)):
-                yield
-        except TimeoutError as error:
-            raise self.no_answer(timeout_s) from error
-
-    @property
-    def place(self) -> str:
-        return f"Redis at {self.address}"
-
-    def unavailable(self, error: Exception) -> StoreUnavailable:
-        return StoreUnavailable(f"{self.place}: {reason_of(error)}")
-
-    def no_answer(self, timeout_s: float = TIMEOUT_S, why: str = "") -> StoreUnavailable:
-        return StoreUnavailable(f"{self.place}: no answer within {timeout_s:g} s{why and f' ({why})'}")
-
-
 @dataclass(slots=True)
 class _Call:
     """A script that runs, and where it runs next."""
@@ -86,8 +60,11 @@ class _Call:
         return (*begin, len(self.keys), *self.keys, *self.arguments)
 
 
-class ScriptClient(BoundedClient):
-    """The Redis that ``url`` names. Its methods raise ``StoreUnavailable``."""
+class ScriptClient:
+    """The Redis that ``url`` names. Its methods raise ``StoreUnavailable``, without credentials.
+
+    ``place`` says which it is.
+    """
 
     def __init__(self, url: SecretStr) -> None:
         try:
@@ -99,7 +76,7 @@ class ScriptClient(BoundedClient):
         except ValueError:
             # The message of redis-py may contain a part of the URL.
             raise StoreUnavailable("the URL of Redis can't be understood") from None
-        super().__init__(hide_credentials(url.get_secret_value()))
+        self.place = f"Redis at {hide_credentials(url.get_secret_value())}"
         self._down: set[Address | None] = set()
         """The nodes that a script has not reached in its whole time. Then no other waits for one of them."""
 
@@ -128,6 +105,21 @@ class ScriptClient(BoundedClient):
             async with within(TIMEOUT_S):
                 await self._nodes.close()
 
+    @asynccontextmanager
+    async def timeout(self) -> AsyncIterator[None]:
+        """Cancel the block after ``TIMEOUT_S`` and raise ``StoreUnavailable``."""
+        try:
+            async with within(TIMEOUT_S):
+                yield
+        except TimeoutError as error:
+            raise self._no_answer() from error
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(f"{self.place}: {reason_of(error)}")
+
+    def _no_answer(self, why: str = "") -> StoreUnavailable:
+        return StoreUnavailable(f"{self.place}: no answer within {TIMEOUT_S:g} s{why and f' ({why})'}")
+
     async def _try(self, call: _Call) -> Any:
         if call.at is None:
             raise RedisConnectionError(self._nodes.fault)
@@ -151,7 +143,7 @@ class ScriptClient(BoundedClient):
                         return answer
         except TimeoutError:
             self._down.add(call.at)
-            raise self.no_answer(why=why) from error
+            raise self._no_answer(why) from error
 
     async def _mend(self, call: _Call, error: Exception, tries: int) -> None:
         """Prepare a script for its next try after ``error``. Raise ``StoreUnavailable`` when nothing helps."""
@@ -160,7 +152,7 @@ class ScriptClient(BoundedClient):
             return
         if isinstance(error, TimeoutError):
             self._nodes.look_soon()
-            raise self.no_answer() from error
+            raise self._no_answer() from error
         asked, call.is_asking = call.at or Address("", 0), False
         if isinstance(error, AskError):  # MovedError is one, too.
             if self._nodes.is_alone:
@@ -176,10 +168,10 @@ class ScriptClient(BoundedClient):
         elif _looks_elsewhere(error):
             if call.at in self._down:
                 self._nodes.look_soon()
-                raise self.unavailable(error) from error
+                raise self._unavailable(error) from error
             await self._nodes.look()
         elif not isinstance(error, TryAgainError | BusyLoadingError):
-            raise self.unavailable(error) from error
+            raise self._unavailable(error) from error
         await asyncio.sleep(min(_FIRST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S))
         if not call.is_asking:
             call.at = self._nodes.find(call.slot)

@@ -1,16 +1,10 @@
-"""Lua scripts, each with the digest that Redis knows it by. A script may include others, also of ``lua/`` here."""
+"""The Lua scripts of ``lua/``, each with the digest that Redis knows it by."""
 
 import hashlib
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from policies.token_bucket import GROUPS, WINDOW_US, slice_us
-
-LUA = Path(__file__).parent / "lua"
-
-_INCLUDE = re.compile(r"^(?:  )?-- include (\w+\.lua)$", re.MULTILINE)
-_FIRST_LINE = re.compile(r"^#!lua.*\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +15,15 @@ class Script:
     sha: str
 
 
-def load_script(name: str, folder: Path = LUA) -> Script:
-    """Read ``name.lua`` of ``folder``, and what it includes."""
-    text = _read(f"{name}.lua", folder)
+def _load(name: str) -> Script:
+    text = (Path(__file__).parent / "lua" / f"{name}.lua").read_text(encoding="utf-8")
     return Script(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324  (Redis names scripts by SHA-1)
 
 
-def _read(name: str, folder: Path) -> str:
-    path = folder / name
-    text = (path if path.exists() else LUA / name).read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda found: _FIRST_LINE.sub("", _read(found[1], folder)), text)
-
-
-TAKE_TOKEN = load_script("take_token")
-READ_CIRCUITS = load_script("read_circuits")
-SWAP_CIRCUIT = load_script("swap_circuit")
-CLAIM = load_script("claim")
+TAKE_TOKEN = _load("take_token")
+READ_CIRCUITS = _load("read_circuits")
+SWAP_CIRCUIT = _load("swap_circuit")
+CLAIM = _load("claim")
 
 
 def bucket_arguments(limit_rpm: int) -> tuple[int, ...]:

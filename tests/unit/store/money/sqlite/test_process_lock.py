@@ -8,7 +8,7 @@ from pathlib import Path
 from rig.configuration import ROOT
 from rig.stores import die
 
-from addon.store.money.sqlite.process_lock import ProcessLock
+from addon.store.money.sqlite.process_lock import ProcessLock, find_running
 from addon.store.money.sqlite.store import SqliteStore
 
 
@@ -34,7 +34,7 @@ sys.stdin.read()
 """
 
 
-def test_a_killed_process_is_dead_until_it_is_forgotten(tmp_path: Path) -> None:
+def test_a_killed_process_is_dead(tmp_path: Path) -> None:
     mine = ProcessLock(tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path)],
@@ -46,19 +46,9 @@ def test_a_killed_process_is_dead_until_it_is_forgotten(tmp_path: Path) -> None:
         assert process.stdout is not None
         other = process.stdout.readline().strip()
         assert mine.is_alive(other)
-        assert mine.find_alive() == {mine.id, other}
+        assert find_running(tmp_path) == {mine.id, other}
         process.kill()
     assert not mine.is_alive(other)
-    assert (mine.find_alive(), mine.find_dead()) == ({mine.id}, {other})
-    mine.forget_dead([mine.id, other])
-    assert (mine.find_alive(), mine.find_dead()) == ({mine.id}, frozenset())
+    assert find_running(tmp_path) == {mine.id}
     mine.close()
     assert not mine.is_open
-
-
-def test_locks_of_one_folder_have_the_same_machine_id_and_others_another(tmp_path: Path) -> None:
-    locks = [ProcessLock(tmp_path / folder) for folder in ("one", "one", "other")]
-    first, second, third = (lock.machine_id for lock in locks)
-    assert first == second != third
-    for lock in locks:
-        lock.close()
