@@ -1,0 +1,64 @@
+"""Two machines with rates in one Redis and money in one PostgreSQL: each has files of its own, and none is special."""
+
+from collections.abc import Iterator
+
+import httpx
+import psycopg
+import pytest
+from conftest import StartGateway
+from rig.bounds import BOUND_S
+from rig.configuration import model, new_key, workspace
+from rig.gateway import Gateway
+from rig.load import PATH, as_dear_as_allowed
+from rig.redis_server import RedisServer
+from rig.upstream import Upstream
+
+MODELS = {"dear": model(input_price_per_m="10", output_price_per_m="30", max_completion_tokens=2_000)}
+LIMITED = "The workspace's limit of 4 requests a minute is reached."
+
+
+class Machines:
+    """Two gateways. ``key`` is one of both."""
+
+    def __init__(self, start: StartGateway, upstream: Upstream, redis: str, postgres: str) -> None:
+        self.key, self.start, self.postgres = new_key(), start, postgres
+        self.state = {"backend": "redis", "redis_url": redis, "fleet": "tests"}
+        self.gateways = [self.open(), self.open()]
+        upstream.behave(as_dear_as_allowed)
+
+    def open(self) -> Gateway:
+        made = workspace(("ci", self.key, True), rpm_override=4)
+        made["keys"][0] |= {"request_cap": 3}
+        sections = {"state": self.state, "ledger": {"url": self.postgres}}
+        return self.start(models=MODELS, workspaces={"acme": made}, sections=sections)
+
+    def chat(self, machine: int) -> httpx.Response:
+        body = {"model": "dear", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
+        headers = {"Authorization": f"Bearer {self.key}"}
+        url = self.gateways[machine].url + PATH
+        return httpx.post(url, json=body, headers=headers, timeout=BOUND_S, trust_env=False)
+
+
+@pytest.fixture
+def machines(
+    start_gateway: StartGateway, upstream: Upstream, redis_url: str, postgres_url: str
+) -> Iterator[Machines]:
+    made = Machines(start_gateway, upstream, redis_url, postgres_url)
+    yield made
+    assert [one.stop() for one in made.gateways] == [0, 0]
+
+
+def test_machines_share_rates_and_money_and_an_emptied_redis_gives_one_more_minute(
+    machines: Machines, redis_server: RedisServer
+) -> None:
+    answers = [machines.chat(number) for number in (0, 1, 0, 1, 0)]
+    assert [one.status_code for one in answers] == [200] * 3 + [429] * 2
+    said = [one.json()["error"]["message"] for one in answers[3:]]
+    assert (said[0] != LIMITED, said[1] == LIMITED) == (True, True), (
+        "the key's cap, then the workspace's rate"
+    )
+    redis_server.flush()
+    assert machines.chat(0).json()["error"]["message"] == said[0]
+    with psycopg.connect(machines.postgres) as ledger:
+        assert ledger.execute("SELECT count(*) FROM usage").fetchone() == (3,)
+        assert ledger.execute("SELECT count(*) FROM holds").fetchone() == (0,)
