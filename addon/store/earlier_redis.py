@@ -116,7 +116,7 @@ def _move(client: Any, file: LedgerFile, owners: Path, *, is_first: bool) -> Non
     old = [
         key
         for key in client.scan_iter("tollgate:{*}:*", count=_BATCH)
-        if not key.endswith("}:takes")  # These are rates of this version, too.
+        if not key.endswith("}:tokens")  # These are rates of this version.
     ]
     for keys in batched([*old, *_OTHERS], _BATCH):
         client.delete(*keys)

@@ -25,7 +25,7 @@ from addon.store.money.sqlite.store import SqliteStore
 from addon.store.money.verify.verify import verify
 from addon.store.paired import PairedStore
 from addon.store.protocol import HoldRequest, Settlement, Store, WalletEntry
-from addon.store.rates.redis.keys import CIRCUITS, takes_of
+from addon.store.rates.redis.keys import CIRCUITS
 from addon.store.rates.redis.rates import RedisRates
 from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
@@ -34,6 +34,7 @@ from policies.spend import CounterUse, Denial, Hold, MaxCost
 from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another, make_priced_row, make_row
 from rig.redis_server import NO_RETRY
+from rig.redis_takes import move_takes
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 USD = 10**9  # In nano-USD.
@@ -193,11 +194,8 @@ class StoreLocation:
                 )
             return
         with self._redis() as client:
-            for key in (takes_of(workspace) for workspace in workspaces):
-                for member, at in client.zrange(key, 0, -1, withscores=True):
-                    total, count, began = member.split(":")
-                    client.zrem(key, member)
-                    client.zadd(key, {f"{total}:{count}:{int(began) - by_us}": int(at) - by_us})
+            for workspace in workspaces:
+                move_takes(client, workspace, -by_us)
 
     def circuits(self) -> list[str]:
         """Return the names of the stored circuits."""

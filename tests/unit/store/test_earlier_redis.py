@@ -14,6 +14,7 @@ from addon.store.money.rows import encode_row
 from addon.store.money.sqlite.process_lock import ProcessLock
 from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import StoreUnavailable
+from addon.store.rates.redis.keys import takes_of
 from policies.spend import CounterUse
 
 STATE = "the state"
@@ -96,9 +97,10 @@ async def test_outboxes_are_written_first_and_the_counters_are_counted_from_the_
 ) -> None:
     await earlier.make()
     earlier.put("ZADD", "tollgate:{acme}:takes", "1", "000000000000001:1:1")
+    earlier.put("RPUSH", takes_of("acme"), "a group of this version")
     adopt(earlier)
     await earlier.assert_moved()
-    assert earlier.server.command("KEYS", "*") == ["tollgate:{acme}:takes"]
+    assert earlier.server.command("KEYS", "*") == [takes_of("acme")]
     adopt(earlier)
     await earlier.assert_moved()
 

@@ -10,5 +10,5 @@ CIRCUITS = "{tollgate}:circuits"
 
 @lru_cache(maxsize=4096)
 def takes_of(workspace: str) -> str:
-    """Return the key of the takes of a workspace: a sorted set."""
-    return f"tollgate:{{{workspace}}}:takes"
+    """Return the key of the takes of a workspace: a list of groups."""
+    return f"tollgate:{{{workspace}}}:tokens"

@@ -3,64 +3,63 @@
 -- KEYS: takes.  ARGV: limit, window in µs, slice in µs, the most groups.
 -- Returns {"taken"} or {"none", µs until a token is back}.
 --
--- A group is a member "total:count:began" whose score is the time of its last take. The total is padded, so that groups
--- with equal scores are sorted.
+-- The takes are a list of groups, the newest last: the total of all takes with it, its count, and the times of its first
+-- and of its last take. They are packed, because to format and parse texts would cost as much as all commands.
+local FORM = "<dddd"
 local limit, window = tonumber(ARGV[1]), tonumber(ARGV[2])
 local slice, most_groups = tonumber(ARGV[3]), tonumber(ARGV[4])
 local time = redis.call("TIME")
 local now = time[1] * 1000000 + time[2]
 
-local function text(number) return string.format("%.0f", number) end
-local function parse(member)
-  local total, count, began = string.match(member, "^(%d+):(%d+):(%d+)$")
-  return tonumber(total), tonumber(count), tonumber(began)
-end
-local function put(total, count, began)
-  redis.call("ZADD", KEYS[1], text(now), string.format("%015.0f:%.0f:%.0f", total, count, began))
-end
+local total, count, began, ended = 0, 0, now, 0
+local newest = redis.call("LINDEX", KEYS[1], -1)
+if newest then total, count, began, ended = struct.unpack(FORM, newest) end
 
 -- The clock went back: takes in the future happened before now. Their tokens are back in a minute, not earlier.
-local newest = redis.call("ZRANGE", KEYS[1], -1, -1, "WITHSCORES")
-if newest[1] and tonumber(newest[2]) > now then
-  local ahead = redis.call("ZRANGE", KEYS[1], "(" .. text(now), "+inf", "BYSCORE")
-  local total, count = parse(ahead[#ahead]), 0
-  for _, member in ipairs(ahead) do
-    local _, taken = parse(member)
-    count = count + taken
+if ended > now then
+  local groups, ahead = redis.call("LRANGE", KEYS[1], 0, -1), 0
+  count, began = 0, now
+  while ahead < #groups do
+    local _, taken, _, at = struct.unpack(FORM, groups[#groups - ahead])
+    if at <= now then break end
+    count, ahead = count + taken, ahead + 1
   end
-  redis.call("ZREMRANGEBYSCORE", KEYS[1], "(" .. text(now), "+inf")
-  put(total, count, now)
-  newest = redis.call("ZRANGE", KEYS[1], -1, -1)
+  redis.call("LTRIM", KEYS[1], 0, -ahead - 1)
+  redis.call("RPUSH", KEYS[1], struct.pack(FORM, total, count, now, now))
 end
 
-local oldest = redis.call("ZRANGE", KEYS[1], 0, 0, "WITHSCORES")
-if oldest[1] and tonumber(oldest[2]) <= now - window then
-  redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", text(now - window))
-  oldest = redis.call("ZRANGE", KEYS[1], 0, 0, "WITHSCORES")
+local first_total, first_count, first_at
+local oldest = newest and redis.call("LINDEX", KEYS[1], 0)
+while oldest do
+  local _
+  first_total, first_count, _, first_at = struct.unpack(FORM, oldest)
+  if first_at > now - window then break end
+  redis.call("LPOP", KEYS[1])
+  oldest = redis.call("LINDEX", KEYS[1], 0)
 end
-local total, count, began, groups = 0, 0, now, 0
-if oldest[1] then
-  local first_total, first_count = parse(oldest[1])
-  total, count, began = parse(newest[1])
+local groups = 0
+if oldest then
   if total - first_total + first_count >= limit then
     -- A token is back with the first group that is followed by fewer takes than the limit: the oldest, unless the limit
     -- was lowered.
-    if first_total > total - limit then return {"none", text(oldest[2] + window - now)} end
-    for _, member in ipairs(redis.call("ZRANGE", KEYS[1], 0, -1)) do
-      if parse(member) > total - limit then
-        return {"none", text(redis.call("ZSCORE", KEYS[1], member) + window - now)}
-      end
+    if first_total > total - limit then return {"none", first_at + window - now} end
+    for _, group in ipairs(redis.call("LRANGE", KEYS[1], 0, -1)) do
+      local upto, _, _, at = struct.unpack(FORM, group)
+      if upto > total - limit then return {"none", at + window - now} end
     end
   end
   groups = total - first_total + 1  -- At most: each group has a take.
-  if groups >= most_groups then groups = redis.call("ZCARD", KEYS[1]) end
+  if groups >= most_groups then groups = redis.call("LLEN", KEYS[1]) end
+else
+  total, count, began = 0, 0, now
 end
 
-if oldest[1] and (now - began < slice or groups >= most_groups) then
-  redis.call("ZREM", KEYS[1], newest[1])
-  put(total + 1, count + 1, began)
+local is_same = oldest and now - began < slice
+if is_same or groups >= most_groups then
+  redis.call("LSET", KEYS[1], -1, struct.pack(FORM, total + 1, count + 1, began, now))
 else
-  put(total + 1, 1, now)
+  redis.call("RPUSH", KEYS[1], struct.pack(FORM, total + 1, 1, now, now))
 end
-redis.call("PEXPIRE", KEYS[1], text(window / 1000 + 1000))
+-- The takes are kept a second longer than they count, and a slice is shorter than that.
+if not is_same then redis.call("PEXPIRE", KEYS[1], window / 1000 + 1000) end
 return {"taken"}

@@ -80,4 +80,4 @@ def test_the_replicas_of_a_slot_do_not_matter_and_ranges_are_sorted() -> None:
 
 
 def test_the_keys_of_a_workspace_are_in_the_slot_of_its_hash_tag() -> None:
-    assert slot_of("tollgate:{acme}:takes") == slot_of("acme")
+    assert slot_of("tollgate:{acme}:tokens") == slot_of("acme")

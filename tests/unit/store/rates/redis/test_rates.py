@@ -87,11 +87,11 @@ async def test_every_key_expires_by_itself(open_rates: OpenRates, redis_server: 
         await rates.take_token("acme", GROUPS + 1)
     await rates._circuits._table.change("GROQ/payg/acme", lambda _, now_us: Circuit(1, now_us, 0))
     keys = redis_server.command("KEYS", "*")
-    assert sorted(keys) == ["tollgate:{acme}:takes", "{tollgate}:circuits", "{tollgate}:rates"]
+    assert sorted(keys) == ["tollgate:{acme}:tokens", "{tollgate}:circuits", "{tollgate}:rates"]
     assert {key: 0 < redis_server.command("PTTL", key) <= 86_400_000 for key in keys} == dict.fromkeys(
         keys, True
     )
-    assert redis_server.command("PTTL", "tollgate:{acme}:takes") <= 61_000
+    assert redis_server.command("PTTL", "tollgate:{acme}:tokens") <= 61_000
 
 
 async def test_a_circuit_is_changed_in_one_step_however_many_gateways_change_it(
