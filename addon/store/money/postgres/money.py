@@ -4,11 +4,12 @@ A transaction that was acknowledged may still be lost: a server may fail over to
 keeps what it settled, and writes it again when the server is another one. Source: docs/limits.md.
 """
 
+import asyncio
 import logging
 import re
 import secrets
 from collections.abc import Hashable, Sequence
-from itertools import chain
+from itertools import batched, chain
 from typing import Final
 
 import psycopg
@@ -18,12 +19,14 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store.money import holds, settlements
 from addon.store.money.engine import Last, Make, Statement, Step
 from addon.store.money.money import Money
+from addon.store.money.postgres.connection import Connection
 from addon.store.money.postgres.engine import POSTGRES
 from addon.store.money.postgres.leases import Leases
 from addon.store.money.postgres.recent import RecentCalls
 from addon.store.money.postgres.schema import partition
 from addon.store.money.postgres.tables import prepare
 from addon.store.money.postgres.transactions import NEVER_WRITABLE, Transactions
+from addon.store.money.rows import WAS_INTERRUPTED
 from addon.store.protocol import TIMEOUT_S, HoldRequest, Settlement, StoreUnavailable
 from policies.limits import Counter
 from policies.spend import Denial, Hold
@@ -31,6 +34,8 @@ from policies.spend import Denial, Hold
 log = logging.getLogger("tollgate.store")
 
 _CLOSE_TIMEOUT_S: Final = 2.0
+_AT_ONCE: Final = 500
+"""How many calls are written again, or ended, at a time."""
 
 
 class PostgresMoney(Money):
@@ -40,9 +45,11 @@ class PostgresMoney(Money):
 
     def __init__(self, url: SecretStr, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(POSTGRES, secrets.token_hex(12), NEVER_WRITABLE, clock)
-        self._transactions = Transactions(url, clock)
-        self._leases = Leases(self._transactions, self._owner, clock)
         self._recent = RecentCalls(clock)
+        self._transactions = Transactions(url, clock, self._greet)
+        self._leases = Leases(self._transactions, self._owner, clock, self._recent.last)
+        self._healing: asyncio.Task[None] | None = None
+        self._strangers: frozenset[str] = frozenset()
         self._ledger_id = ""
         self._is_open = True
 
@@ -66,6 +73,7 @@ class PostgresMoney(Money):
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
+        await self._until_healed()
         decided = await super().hold(request)
         if isinstance(decided, Hold):
             self._recent.held(request, decided)
@@ -73,6 +81,7 @@ class PostgresMoney(Money):
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""
+        await self._until_healed()
         decided = await super().move_hold(request)
         if isinstance(decided, Hold):
             self._recent.held(request, decided)
@@ -103,9 +112,14 @@ class PostgresMoney(Money):
         """See ``Store.maintain``."""
         await self._prepare()
         await self._write_pending()
-        if await self._leases.renew():
-            await self._write_again()
-        if dead := await self._leases.find_dead():
+        is_renewed = await self._leases.renew()
+        if self._leases.is_behind:
+            await asyncio.shield(self._heal())
+        dead = list(await self._leases.find_dead())
+        if is_renewed:
+            await self._release_strangers()
+            dead += await self._leases.find_unleased()
+        if dead:
             ended = await self._do(self._make_interrupted, dead, "interrupted calls")
             if ended:
                 log.warning("%d calls of a gateway that ended were interrupted", ended)
@@ -128,6 +142,8 @@ class PostgresMoney(Money):
             await self._leases.end()
         except StoreUnavailable as error:
             self._log_lost(str(error))
+        if self._healing:
+            await asyncio.wait({self._healing})
         await self._transactions.close()
 
     async def _prepare(self) -> None:
@@ -135,18 +151,72 @@ class PostgresMoney(Money):
         if not self._ledger_id:
             self._ledger_id = await prepare(self._transactions, self._clock.now().date())
 
+    async def _greet(self, connection: Connection) -> None:
+        await self._leases.greet(connection)
+
+    async def _until_healed(self) -> None:
+        """Wait, when the server was behind, until it has what this process wrote: a call would be let through."""
+        if self._leases.is_behind:
+            await asyncio.wait({self._heal()}, timeout=TIMEOUT_S)
+            self._require_all()
+
+    def _require_all(self) -> None:
+        if self._leases.is_behind:
+            raise StoreUnavailable("PostgreSQL: it was behind, and calls are written again first")
+
+    def _heal(self) -> asyncio.Task[None]:
+        """Write again what a server that was behind may lack. There is one such task at a time."""
+        if self._healing is None:
+            self._healing = asyncio.create_task(self._write_again())
+            self._healing.add_done_callback(self._end_healing)
+        return self._healing
+
+    def _end_healing(self, task: asyncio.Task[None]) -> None:
+        self._healing = None
+        if not task.cancelled() and (error := task.exception()):
+            log.warning("calls that PostgreSQL may have lost are not all written yet: %s", _name_of(error))
+
     async def _write_again(self) -> None:
-        """Write what a server that was behind may have lost. What it has stays as it is."""
-        log.warning(
-            "PostgreSQL is another server, or was behind: calls of the last minutes are written again"
-        )
-        for request, placed in self._recent.holds():
-            await self._do(self._make_held, (request, placed), request.id)
-        for settlement in self._recent.settlements():
-            await self._settle(settlement)
+        log.warning("PostgreSQL is another server, or was behind: calls of the last minutes are compared")
+        held = self._recent.holds()
+        for batch in batched(held, _AT_ONCE):
+            await asyncio.gather(*[self._do(self._make_held, one, one[0].id) for one in batch])
+        count = 0
+        for settled in batched(self._recent.settlements(), _AT_ONCE):
+            missing = await self._find_missing(settled)
+            await asyncio.gather(*[self._settle(one) for one in missing])
+            count += len(missing)
+        self._leases.is_behind = False
+        log.warning("%d calls were written again, and %d in flight are held again", count, len(held))
+
+    async def _find_missing(self, settled: Sequence[Settlement]) -> list[Settlement]:
+        """Return those of these calls that have no row, or only that of an interrupted call."""
+        keys = [(str(one.row["id"]), str(one.row["created_at"])) for one in settled]
+        ids, times = zip(*keys, strict=True)
+        [rows] = await self._transactions.read(Statement(_FIND_ROWS, (list(ids), list(times))))
+        there = {row[0] for row in rows}
+        return [one for one, (call_id, _) in zip(settled, keys, strict=True) if call_id not in there]
+
+    async def _release_strangers(self) -> None:
+        """Release holds of this process that it does not know: it was not told that they were placed.
+
+        One that was placed just now is not known yet, so it must be found twice.
+        """
+        [rows] = await self._transactions.read(Statement(_FIND_HELD, (self._owner,)))
+        strangers = frozenset(row[0] for row in rows if not self._recent.knows(row[0]))
+        for call_id in strangers & self._strangers:
+            await self._void(call_id)
+        self._strangers = strangers
+
+    def _make_holds(self, requests: Sequence[HoldRequest]) -> Step[Sequence[Hold | Denial]]:
+        self._require_all()
+        return super()._make_holds(requests)
 
     def _make_held(self, held: Sequence[tuple[HoldRequest, Hold]]) -> Step[Sequence[None]]:
-        return holds.restore(held, self._owner, self._clock.now(), POSTGRES)
+        in_flight = [one for one in held if self._recent.knows(one[0].id)]
+        if in_flight:
+            yield from holds.restore(in_flight, self._owner, self._clock.now(), POSTGRES)
+        return [None] * len(held)
 
     def _make_interrupted(self, owners: Sequence[Sequence[str]]) -> Step[Sequence[int]]:
         [dead] = owners
@@ -162,6 +232,10 @@ class PostgresMoney(Money):
         return f"{type(error).__name__}{f' of {where}' if where else ''}"
 
 
+def _name_of(error: BaseException) -> str:
+    return str(error) if isinstance(error, StoreUnavailable) else type(error).__name__
+
+
 def _month_of(settlement: Settlement) -> str | None:
     found = re.match(r"\d{4}-(0[1-9]|1[0-2])-", str(settlement.row["created_at"]), re.ASCII)
     return found and found[0][:-1]
@@ -172,5 +246,14 @@ def _has_no_partition(error: psycopg.errors.CheckViolation) -> bool:
 
 
 _COUNTER: Final = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
-_INTERRUPTED_ROWS: Final = "SELECT interrupted_row FROM holds WHERE owner = ANY(?) ORDER BY id"
-_FORGET_LEASES: Final = "DELETE FROM leases WHERE owner = ANY(?)"
+_FIND_ROWS: Final = f"""
+    SELECT id FROM unnest(?::text[], ?::text[]) AS given (id, created_at) JOIN usage USING (id, created_at)
+    WHERE NOT ({WAS_INTERRUPTED.replace(" IS ", " IS NOT DISTINCT FROM ")})
+"""  # noqa: S608
+_FIND_HELD: Final = "SELECT id FROM holds WHERE owner = ?"
+_INTERRUPTED_ROWS: Final = (
+    f"SELECT interrupted_row FROM holds WHERE owner = ANY(?) ORDER BY id LIMIT {_AT_ONCE}"  # noqa: S608
+)
+_FORGET_LEASES: Final = """
+    DELETE FROM leases WHERE owner = ANY(?) AND NOT EXISTS (SELECT FROM holds WHERE holds.owner = leases.owner)
+"""

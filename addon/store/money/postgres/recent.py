@@ -1,6 +1,5 @@
 """What this process held and settled in the last minutes. A server that was behind may have lost it."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from addon.runtime.clock import Clock
@@ -42,6 +41,19 @@ class RecentCalls:
         """Return the calls in flight and their holds."""
         return list(self._held.values())
 
-    def settlements(self) -> Iterator[Settlement]:
-        """Return the settlements, the oldest first."""
-        return (settlement for _, settlement in list(self._settled.values()))
+    def settlements(self) -> list[Settlement]:
+        """Return the settlements, the newest first: a server that was behind lacks those."""
+        return [settlement for _, settlement in reversed(self._settled.values())]
+
+    def last(self) -> tuple[str, str] | None:
+        """Return id and time of the call that was settled last, unless that is too long ago."""
+        if not self._settled:
+            return None
+        settled_s, settlement = self._settled[next(reversed(self._settled))]
+        if self._clock.monotonic_s() - settled_s > KEPT_S:
+            return None
+        return str(settlement.row["id"]), str(settlement.row["created_at"])
+
+    def knows(self, call_id: str) -> bool:
+        """Return whether a call is in flight."""
+        return call_id in self._held

@@ -6,19 +6,15 @@ idle one does not wait. A transaction is one or two round trips: the statements 
 | what fails | what happens |
 |---|---|
 | a row that PostgreSQL refuses | the group is undone and halved, until the row stands alone and gets the error |
-| the connection, or the time is over | all get ``StoreUnavailable``. Whether they were committed is not known |
-
-Nothing is prepared and no session has a state, so a pgbouncer may stand between.
+| a deadlock, or the connection before the commit was sent | the group is done again, while its time lasts |
+| the connection later, or the server, or the time is over | all get ``StoreUnavailable``. They may be committed |
 """
 
 import asyncio
 import logging
-import os
-import socket
-from collections.abc import Coroutine, Hashable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -27,6 +23,7 @@ from pydantic import SecretStr
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store.money.engine import Last, Make, Rows, Statement, Step
+from addon.store.money.postgres.connection import Connection, connect
 from addon.store.protocol import TIMEOUT_S, StoreUnavailable
 
 log = logging.getLogger("tollgate.store")
@@ -35,20 +32,26 @@ MAX_GROUP: Final = 64
 """The most things that one transaction does."""
 MAX_WAITING: Final = 10_000
 """The most things that wait for a transaction."""
+MAX_TRIES: Final = 5
+"""How often a group is begun that could not be committed."""
 
-NEVER_WRITABLE: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)
+NEVER_WRITABLE: Final = (psycopg.DataError, psycopg.IntegrityError)
 """The errors for a row that can never be written."""
+_CONFLICTS: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+_READ_ONLY: Final = psycopg.errors.ReadOnlySqlTransaction
 
-_BEGIN: Final = Statement(
-    "BEGIN; SELECT set_config('statement_timeout', '1000', true),"
+_BEGIN: Final = (
+    Statement("BEGIN"),
+    Statement("SET LOCAL statement_timeout = 1000"),
     # A gateway that was stopped in the midst of a transaction holds up no other for longer.
-    " set_config('idle_in_transaction_session_timeout', '2000', true)"
-)
-_LOCK: Final = (
-    "SELECT count(pg_advisory_xact_lock(place)) FROM (SELECT DISTINCT hashtextextended(name, 0) AS place"
-    " FROM unnest(?::text[]) AS name ORDER BY place) AS places"
+    Statement("SET LOCAL idle_in_transaction_session_timeout = 2000"),
+    # Only a plain scan of an index forgets the rows that are dead, and holds leave thousands a second. Others look at
+    # all of them, for each call, until the next vacuum.
+    Statement("SET LOCAL enable_bitmapscan = off"),
+    Statement("SET LOCAL enable_seqscan = off"),
 )
 _COMMIT: Final = Statement("COMMIT")
+_ROLLBACK: Final = Statement("ROLLBACK")
 
 
 @dataclass(slots=True, eq=False)
@@ -66,16 +69,22 @@ class _Asked:
 class Transactions:
     """The connection of this process to the PostgreSQL at ``url``. It connects when it has something to do.
 
-    ``connections`` counts how often it connected: what this process did before may be gone in a new server.
+    ``greet`` is awaited with each new connection, before it is used: the server that answers now may be another one.
     """
 
-    def __init__(self, url: SecretStr, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        url: SecretStr,
+        clock: Clock = SYSTEM_CLOCK,
+        greet: Callable[[Connection], Awaitable[None]] | None = None,
+    ) -> None:
         self._url = url
         self._clock = clock
+        self._greet = greet
         self._waiting: list[_Asked] = []
         self._running: asyncio.Task[None] | None = None
-        self._connection: psycopg.AsyncConnection[Any] | None = None
-        self.connections = 0
+        self._connecting: asyncio.Task[Connection] | None = None
+        self._connection: Connection | None = None
 
     async def do[Thing, Answer](
         self,
@@ -102,14 +111,16 @@ class Transactions:
 
     async def read(self, *statements: Statement) -> Sequence[Rows]:
         """Run statements that change nothing, or each of which may be repeated, in one round trip."""
-
         return await self.do(_read, statements, object())
 
     async def close(self) -> None:
         """Do what waits, and disconnect."""
         if self._running:
             await self._running
-        await self._disconnect()
+        if self._connecting:
+            self._connecting.cancel()
+            await asyncio.wait({self._connecting})
+        self._disconnect()
 
     async def _run(self) -> None:
         try:
@@ -140,16 +151,11 @@ class Transactions:
     async def _do_all(self, group: Sequence[_Asked]) -> None:
         """Do a group in one transaction, or its halves where a row is refused."""
         try:
-            left_s = min(one.deadline_s for one in group) - self._clock.monotonic_s()
-            answers = await self._within(self._transact(group), left_s)
-        except (OSError, TimeoutError, psycopg.OperationalError, psycopg.InterfaceError) as error:
-            await self._disconnect()
-            for one in group:
-                _fail(one, StoreUnavailable(f"PostgreSQL: {_reason(error)}"))
+            answers = await self._do_in_time(group)
         except Exception as error:  # noqa: BLE001  (it is passed on)
-            await self._undo()
-            if len(group) == 1:
-                _fail(group[0], error)
+            if (failed := _failure_of(error)) or len(group) == 1:
+                for one in group:
+                    _fail(one, failed or error)
                 return
             half = len(group) // 2
             await self._do_all(group[:half])
@@ -159,13 +165,98 @@ class Transactions:
                 if not one.answer.done():
                     one.answer.set_result(answer)
 
-    async def _transact(self, group: Sequence[_Asked]) -> list[Any]:
-        """Run the steps of a group side by side, a round of all of them at a time."""
-        connection = await self._connect()
-        kinds: dict[Any, list[_Asked]] = {}
+    async def _do_in_time(self, group: Sequence[_Asked]) -> list[Any]:
+        """Do a group in one transaction that is committed or undone, and begin it again where that is safe."""
+        left_s = min(one.deadline_s for one in group) - self._clock.monotonic_s()
+        work = _Work(group)
+        try:
+            async with asyncio.timeout(left_s):
+                for tries_left in reversed(range(MAX_TRIES)):
+                    connection = await self._connect()
+                    try:
+                        return await work.do(connection)
+                    except psycopg.Error as error:
+                        if not (tries_left and work.may_repeat(connection, error)):
+                            raise
+                        await self._undo(connection)
+        except (TimeoutError, asyncio.CancelledError):
+            self._disconnect()  # The server undoes what is not committed.
+            raise
+        except Exception as error:
+            await self._leave(error)
+            raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _leave(self, error: Exception) -> None:
+        """Undo the transaction that failed, over a connection that can be used again."""
+        if self._connection is None:
+            return
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._undo(self._connection)
+        except (TimeoutError, psycopg.Error):
+            self._disconnect()
+        if isinstance(error, _READ_ONLY):
+            self._disconnect()  # The next connection may find the primary.
+
+    async def _undo(self, connection: Connection) -> None:
+        if not connection.is_lost:
+            await connection.run([_ROLLBACK])
+
+    async def _connect(self) -> Connection:
+        """Return the connection. A new one is made in a task of its own: it may take longer than a call may wait."""
+        if self._connection and not self._connection.is_lost:
+            return self._connection
+        self._connection = None
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._make_connection())
+            self._connecting.add_done_callback(self._end_connecting)
+        return await asyncio.shield(self._connecting)
+
+    async def _make_connection(self) -> Connection:
+        connection = await connect(self._url)
+        try:
+            if self._greet:
+                async with asyncio.timeout(TIMEOUT_S):
+                    await self._greet(connection)
+        except BaseException:
+            connection.cut()
+            raise
+        return connection
+
+    def _end_connecting(self, task: asyncio.Task[Connection]) -> None:
+        self._connecting = None
+        if not task.cancelled() and not task.exception():
+            self._connection = task.result()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection:
+            connection.cut()
+
+
+class _Work:
+    """A group of things that one transaction does."""
+
+    def __init__(self, group: Sequence[_Asked]) -> None:
+        self._group = group
+        self._is_commit_sent = False
+        self._kinds: dict[Make[Any, Any], list[_Asked]] = {}
         for one in group:
-            kinds.setdefault(one.make, []).append(one)
-        running = {make: make([one.thing for one in asked]) for make, asked in kinds.items()}
+            self._kinds.setdefault(one.make, []).append(one)
+
+    def may_repeat(self, connection: Connection, error: psycopg.Error) -> bool:
+        """Return whether nothing of it was committed, and it may be committed the next time."""
+        if isinstance(error, _CONFLICTS):
+            return True
+        return connection.is_lost and not self._is_commit_sent
+
+    async def do(self, connection: Connection) -> list[Any]:
+        """Run the steps of the group side by side, a round of all of them at a time. Return an answer for each."""
+        self._is_commit_sent = False
+        running: dict[Any, Any] = {
+            make: make([one.thing for one in asked]) for make, asked in self._kinds.items()
+        }
         asked_of: dict[Any, Sequence[Statement]] = {}
         answers: dict[_Asked, Any] = {}
 
@@ -174,72 +265,39 @@ class Transactions:
                 asked_of[make] = running[make].send(found)
             except StopIteration as ended:
                 asked_of.pop(make, None)
-                answers.update(zip(kinds[make], ended.value, strict=True))
+                answers.update(zip(self._kinds[make], ended.value, strict=True))
 
         for make in running:
             advance(make, None)
-        opening, is_open = self._open(group), True
+        opening = self._open()
         while asked_of:
-            ends = is_open and all(isinstance(one, Last) for one in asked_of.values())
+            ends = not self._is_commit_sent and all(isinstance(one, Last) for one in asked_of.values())
             rounds = [statement for statements in asked_of.values() for statement in statements]
-            closing = [_COMMIT] if ends else []
-            found = await _run_round(connection, [*opening, *rounds, *closing])
+            self._is_commit_sent |= ends
+            found = await connection.run([*opening, *rounds, *((_COMMIT,) if ends else ())])
             del found[: len(opening)]
-            opening, is_open = [], is_open and not ends
+            opening = ()
             for make, statements in list(asked_of.items()):
                 mine, found = found[: len(statements)], found[len(statements) :]
                 advance(make, mine)
-        if is_open:
-            await _run_round(connection, [_COMMIT])
-        return [answers[one] for one in group]
+        if not self._is_commit_sent and not opening:
+            self._is_commit_sent = True
+            await connection.run([_COMMIT])
+        return [answers[one] for one in self._group]
 
-    def _open(self, group: Sequence[_Asked]) -> list[Statement]:
-        locked = sorted({one.workspace for one in group if one.workspace is not None})
-        return [_BEGIN, *([Statement(_LOCK, (locked,))] if locked else ())]
+    def _open(self) -> Sequence[Statement]:
+        """Begin, and lock the workspaces in one order, so that two transactions never wait for each other."""
+        places = sorted({_place_of(one.workspace) for one in self._group if one.workspace is not None})
+        if not places:
+            return _BEGIN
+        locks = ", ".join([f"pg_advisory_xact_lock({place})" for place in places])
+        return (*_BEGIN, Statement(f"SELECT {locks}"))
 
-    async def _connect(self) -> psycopg.AsyncConnection[Any]:
-        if self._connection is None:
-            self._connection = await psycopg.AsyncConnection.connect(
-                self._url.get_secret_value(),
-                autocommit=True,
-                prepare_threshold=None,
-                cursor_factory=psycopg.AsyncClientCursor,
-                application_name="tollgate",
-                client_encoding="utf8",
-            )
-            self.connections += 1
-        return self._connection
 
-    async def _undo(self) -> None:
-        """Undo the transaction that failed. Without an answer, the server undoes it when the connection ends."""
-        if self._connection is None:
-            return
-        try:
-            await self._within(self._connection.execute("ROLLBACK"), TIMEOUT_S)
-        except (OSError, TimeoutError, psycopg.Error):
-            await self._disconnect()
-
-    async def _within[T](self, work: Coroutine[Any, Any, T], left_s: float) -> T:
-        """Return what ``work`` returns. Cut the connection, and raise TimeoutError, when it takes longer.
-
-        To cancel it would not do: psycopg then waits for the answer of a server that may be gone.
-        """
-        task = asyncio.ensure_future(work)
-        await asyncio.wait({task}, timeout=max(left_s, 0))
-        if task.done():
-            return task.result()
-        if self._connection is None:
-            task.cancel()
-        else:
-            with suppress(OSError), socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as other:
-                other.shutdown(socket.SHUT_RDWR)
-        await asyncio.wait({task})
-        raise TimeoutError
-
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+def _place_of(workspace: str) -> int:
+    """Return the number that stands for a workspace among PostgreSQL's locks."""
+    digest = blake2b(workspace.encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
 
 
 def _read(asked: Sequence[Sequence[Statement]]) -> Step[Sequence[Sequence[Rows]]]:
@@ -248,32 +306,25 @@ def _read(asked: Sequence[Sequence[Statement]]) -> Step[Sequence[Sequence[Rows]]
     return [found[begin:end] for begin, end in pairwise(ends)]
 
 
-async def _run_round(connection: psycopg.AsyncConnection[Any], statements: Sequence[Statement]) -> list[Rows]:
-    """Send statements in one message, and return the rows of each."""
-    sql = "; ".join([_translate(one.sql) for one in statements])
-    cursor = await connection.execute(sql, [value for one in statements for value in one.values])
-    found: list[Rows] = []
-    while True:
-        found.append(await cursor.fetchall() if cursor.description else ())
-        if not cursor.nextset():
-            break
-    # ``BEGIN`` has two statements.
-    return found[1:] if statements[0] is _BEGIN else found
-
-
-@cache
-def _translate(sql: str) -> str:
-    return sql.replace("%", "%%").replace("?", "%s")
-
-
 def _fail(one: _Asked, error: Exception) -> None:
     if not one.answer.done():
         one.answer.set_exception(error)
 
 
+def _failure_of(error: Exception) -> StoreUnavailable | None:
+    """Return the error of a group that can't be done now. None: a row of it, or its step, is to blame."""
+    if isinstance(error, TimeoutError):
+        return StoreUnavailable("PostgreSQL: it does not answer in time")
+    if isinstance(error, _READ_ONLY):
+        return StoreUnavailable("PostgreSQL: the server takes no writes, it may be a standby")
+    if isinstance(error, OSError) or (
+        isinstance(error, psycopg.Error) and not isinstance(error, NEVER_WRITABLE)
+    ):
+        return StoreUnavailable(f"PostgreSQL: {_reason(error)}")
+    return None
+
+
 def _reason(error: Exception) -> str:
     """Return one line for operators. It has no value of any row."""
-    if isinstance(error, TimeoutError):
-        return "it does not answer in time"
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return primary or str(error).partition("\n")[0] or type(error).__name__
