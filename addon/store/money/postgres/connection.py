@@ -41,6 +41,13 @@ class Connection:
         """Whether it can't be used any more."""
         return self._lost is not None
 
+    def probe(self) -> None:
+        """Raise ``psycopg.Error`` if the server has ended the connection, before anything is sent over it."""
+        for _ in range(2):  # The first may only read why.
+            self._receive()
+        if self._lost:
+            raise self._lost
+
     async def run(self, statements: Iterable[Statement]) -> list[Rows]:
         """Send statements in one message, and return the rows of each.
 
@@ -86,6 +93,8 @@ class Connection:
 
     def _receive(self) -> None:
         """Take what has come. A server that ends is noticed here also while nothing is asked."""
+        if self._lost:
+            return
         try:
             self._pgconn.consume_input()
             while not self._pgconn.is_busy():

@@ -9,6 +9,7 @@ import logging
 import re
 import secrets
 from collections.abc import Hashable, Sequence
+from functools import partial
 from itertools import batched, chain
 from typing import Final
 
@@ -19,6 +20,7 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store.money import holds, settlements
 from addon.store.money.engine import Last, Make, Statement, Step
 from addon.store.money.money import Money
+from addon.store.money.pending_writes import log_lost_row
 from addon.store.money.postgres.connection import Connection
 from addon.store.money.postgres.engine import POSTGRES
 from addon.store.money.postgres.leases import Leases
@@ -27,7 +29,7 @@ from addon.store.money.postgres.schema import partition
 from addon.store.money.postgres.tables import prepare
 from addon.store.money.postgres.transactions import NEVER_WRITABLE, Transactions
 from addon.store.money.rows import WAS_INTERRUPTED
-from addon.store.protocol import TIMEOUT_S, HoldRequest, Settlement, StoreUnavailable
+from addon.store.protocol import TIMEOUT_S, HoldRequest, IllegalRowError, Settlement, StoreUnavailable
 from policies.limits import Counter
 from policies.spend import Denial, Hold
 
@@ -36,6 +38,10 @@ log = logging.getLogger("tollgate.store")
 _CLOSE_TIMEOUT_S: Final = 2.0
 _AT_ONCE: Final = 500
 """How many calls are written again, or ended, at a time."""
+
+
+class _BehindError(StoreUnavailable):
+    """The server lacks what this process wrote."""
 
 
 class PostgresMoney(Money):
@@ -62,18 +68,20 @@ class PostgresMoney(Money):
         workspace: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> Answer:
+        do = partial(self._transactions.do, make, thing, key, workspace=workspace, timeout_s=timeout_s)
         try:
-            return await self._transactions.do(make, thing, key, workspace=workspace, timeout_s=timeout_s)
+            return await do()
+        except _BehindError:
+            await asyncio.wait({self._heal()}, timeout=timeout_s)
         except psycopg.errors.CheckViolation as error:
             month = _month_of(thing) if isinstance(thing, Settlement) and _has_no_partition(error) else None
             if month is None:
                 raise
             await self._transactions.read(Statement(partition(month)))
-            return await self._transactions.do(make, thing, key, workspace=workspace, timeout_s=timeout_s)
+        return await do()
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
-        await self._until_healed()
         decided = await super().hold(request)
         if isinstance(decided, Hold):
             self._recent.held(request, decided)
@@ -81,7 +89,6 @@ class PostgresMoney(Money):
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""
-        await self._until_healed()
         decided = await super().move_hold(request)
         if isinstance(decided, Hold):
             self._recent.held(request, decided)
@@ -154,15 +161,10 @@ class PostgresMoney(Money):
     async def _greet(self, connection: Connection) -> None:
         await self._leases.greet(connection)
 
-    async def _until_healed(self) -> None:
-        """Wait, when the server was behind, until it has what this process wrote: a call would be let through."""
-        if self._leases.is_behind:
-            await asyncio.wait({self._heal()}, timeout=TIMEOUT_S)
-            self._require_all()
-
     def _require_all(self) -> None:
+        """Let no call through, when the server was behind, until it has what this process wrote."""
         if self._leases.is_behind:
-            raise StoreUnavailable("PostgreSQL: it was behind, and calls are written again first")
+            raise _BehindError("PostgreSQL: it was behind, and calls are written again first")
 
     def _heal(self) -> asyncio.Task[None]:
         """Write again what a server that was behind may lack. There is one such task at a time."""
@@ -184,10 +186,16 @@ class PostgresMoney(Money):
         count = 0
         for settled in batched(self._recent.settlements(), _AT_ONCE):
             missing = await self._find_missing(settled)
-            await asyncio.gather(*[self._settle(one) for one in missing])
+            await asyncio.gather(*[self._settle_again(one) for one in missing])
             count += len(missing)
         self._leases.is_behind = False
         log.warning("%d calls were written again, and %d in flight are held again", count, len(held))
+
+    async def _settle_again(self, settlement: Settlement) -> None:
+        try:
+            await self._settle(settlement)
+        except IllegalRowError as error:  # It keeps no call from being held.
+            log_lost_row(settlement, str(error))
 
     async def _find_missing(self, settled: Sequence[Settlement]) -> list[Settlement]:
         """Return those of these calls that have no row, or only that of an interrupted call."""
@@ -211,6 +219,10 @@ class PostgresMoney(Money):
     def _make_holds(self, requests: Sequence[HoldRequest]) -> Step[Sequence[Hold | Denial]]:
         self._require_all()
         return super()._make_holds(requests)
+
+    def _make_moves(self, requests: Sequence[HoldRequest]) -> Step[Sequence[Hold | Denial | None]]:
+        self._require_all()
+        return super()._make_moves(requests)
 
     def _make_held(self, held: Sequence[tuple[HoldRequest, Hold]]) -> Step[Sequence[None]]:
         in_flight = [one for one in held if self._recent.knows(one[0].id)]

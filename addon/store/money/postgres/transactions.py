@@ -273,6 +273,7 @@ class _Work:
         while asked_of:
             ends = not self._is_commit_sent and all(isinstance(one, Last) for one in asked_of.values())
             rounds = [statement for statements in asked_of.values() for statement in statements]
+            connection.probe()
             self._is_commit_sent |= ends
             found = await connection.run([*opening, *rounds, *((_COMMIT,) if ends else ())])
             del found[: len(opening)]
