@@ -19,6 +19,7 @@ SCHEMES: Final = (
     "redis+cluster",
     "rediss+cluster",
 )
+NO_REDIS: Final = f"must begin with {', '.join(f'{one}://' for one in SCHEMES[:-1])} or {SCHEMES[-1]}://"
 _DEFAULT_PORTS: Final = {"sentinel": 26379, "cluster": 6379}
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:,\s]+)(?::([0-9]{1,5}))?")
 _OPTIONS: Final = frozenset(
@@ -93,8 +94,7 @@ def parse_redis_topology(url: SecretStr) -> RedisTopology:
     text = url.get_secret_value()
     scheme, mark, rest = text.partition("://")
     if not mark or scheme not in SCHEMES:
-        *most, last = (f"{one}://" for one in SCHEMES)
-        raise ValueError(f"must begin with {', '.join(most)} or {last}")
+        raise ValueError(NO_REDIS)
     base, _, kind = scheme.partition("+")
     if not kind:
         return RedisTopology(

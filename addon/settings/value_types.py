@@ -22,6 +22,7 @@ from pydantic import (
 
 from addon.settings.egress_proxy import parse_proxy
 from addon.settings.policy_modules import check_name
+from addon.settings.redis_topology import NO_REDIS, SCHEMES, parse_redis_topology
 from addon.settings.sealed_secrets import check_token
 from addon.text.http_heads import CREDENTIAL_FIELDS
 from addon.text.urls import split_url
@@ -42,7 +43,7 @@ _OWN_HEADERS = frozenset(
         *("proxy-connection", "http2-settings"),
     }
 )
-_REDIS_SCHEMES = ("redis://", "rediss://", "unix://", "redis+", "rediss+")
+_REDIS_SCHEMES = tuple(f"{one}://" for one in SCHEMES)
 LEDGER_SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -170,8 +171,7 @@ def _check_header_name(name: str) -> str:
 
 def check_redis_url(url: str) -> None:
     """Raise ValueError, which shows no part of ``url``, when it is not the URL of a Redis."""
-    if not url.startswith(_REDIS_SCHEMES):
-        raise ValueError("must begin with redis://, rediss:// or unix://")
+    parse_redis_topology(SecretStr(url))
 
 
 def _parse_redis_url(value: object, info: ValidationInfo) -> SecretReference | SecretStr:
@@ -179,13 +179,12 @@ def _parse_redis_url(value: object, info: ValidationInfo) -> SecretReference | S
     if not isinstance(value, str):
         raise ValueError('must be a string such as "redis://HOST:PORT/0"')
     if value.startswith(_REDIS_SCHEMES):
+        check_redis_url(value)
         return SecretStr(value)
     try:
         reference = parse_secret(value)
     except ValueError:
-        raise ValueError(
-            "must begin with redis://, rediss:// or unix://, or be env:NAME, file:PATH or sealed:TOKEN"
-        ) from None
+        raise ValueError(f"{NO_REDIS}, or be env:NAME, file:PATH or sealed:TOKEN") from None
     if reference.kind == "file":
         return SecretReference("file", str(_make_absolute(reference.name, info)))
     return reference

@@ -133,7 +133,7 @@ UNUSED = {
         "tornado.web",
         "urwid",
     ),
-    *("werkzeug", "addon.console", "addon.explain", "addon.store.rates.redis"),
+    *("werkzeug", "addon.console", "addon.explain", "addon.store.rates.redis", "psycopg"),
     *("mitmproxy.addons.onboarding", "mitmproxy.flowfilter", "mitmproxy.tools"),
 }
 """Modules that a worker does not need. Some take a tenth of a second, and all take memory."""
@@ -222,10 +222,14 @@ def _shown(gateway: Gateway) -> list[list[list[str]]]:
 
 
 @large_only
-@pytest.mark.parametrize("backend", ["sqlite", "redis"])
-def test_the_modules_of_a_template_start_no_thread(backend: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "ledger"),
+    [("sqlite", ""), ("redis", ""), ("redis", "postgresql://127.0.0.1:1/tollgate")],
+)
+def test_the_modules_of_a_template_start_no_thread(backend: str, ledger: str, tmp_path: Path) -> None:
     conf_file = tmp_path / "proxy.conf"
-    conf_file.write_text(f'[state]\nbackend = "{backend}"\nredis_url = "redis://127.0.0.1:1/0"\n')
+    state = f'[state]\nbackend = "{backend}"\nredis_url = "redis://127.0.0.1:1/0"\n'
+    conf_file.write_text(f'{state}[ledger]\nurl = "{ledger}"\n')
     code = (
         "import sys, importlib; from addon.serve.template_process import has_one_thread\n"
         f"for name in {find_modules(load_conf(conf_file))}: importlib.import_module(name)\n"

@@ -7,6 +7,7 @@ from rig.settings_files import edit, write_files
 
 from addon.settings.errors import SettingsError
 from addon.settings.overview import find_file_warnings
+from addon.settings.redis_topology import NO_REDIS
 from addon.settings.redis_url import hide_credentials
 from addon.settings.sealed_secrets import MasterKeys, make_master_key
 from addon.settings.secrets import KEY_VARIABLE
@@ -18,7 +19,6 @@ PASSWORD = "obviously-fake-password"
 URL = f"rediss://:{PASSWORD}@redis.internal:6380/0"
 PLAIN = "redis://redis.internal:6379/0"
 NAMES_UNSET = "the environment variable that it names is not set"
-NO_REDIS = "must begin with redis://, rediss:// or unix://"
 
 
 @pytest.fixture
@@ -76,6 +76,10 @@ def test_a_plain_url_loads_and_its_password_is_a_warning(
         ("env:NOT_SET", NAMES_UNSET),
         ("env:EMPTY", NAMES_UNSET),
         ("env:HTTP_URL", NO_REDIS),
+        (
+            "redis+sentinel://h",
+            "service: its name must follow the addresses, as in HOST:PORT,HOST:PORT/SERVICE",
+        ),
         ("file:missing.url", "the file that it names can't be read as a secret"),
         (f"http://:{PASSWORD}@h", f"{NO_REDIS}, or be env:NAME, file:PATH or sealed:TOKEN"),
         (PASSWORD, f"{NO_REDIS}, or be env:NAME, file:PATH or sealed:TOKEN"),
