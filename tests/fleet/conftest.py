@@ -1,9 +1,10 @@
-"""Fixtures: a Redis with Sentinels, and a cluster."""
+"""Fixtures: a Redis with Sentinels, and a cluster. At the end comes the table of faults and what they cost."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rig.fleet_scenes import PROPERTY
 from rig.redis_fleet import ClusterFleet, SentinelFleet
 
 
@@ -30,3 +31,11 @@ def fleet(request: pytest.FixtureRequest, _redis_program: Path) -> Iterator[Sent
     """Each of them in turn."""
     with request.param(_redis_program) as made:
         yield made
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write a line for each fault of a fleet."""
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, line in report.user_properties if report.when == "teardown" else ():
+            if name == PROPERTY:
+                terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {line}")

@@ -132,6 +132,14 @@ class PostgresServer(ServerProcess):
             self.configure("synchronous_standby_names", standby.name)
         return standby
 
+    def copy(self) -> "PostgresServer":
+        """Copy the data of now, and return a server of it, which is not started: a restore from a backup."""
+        made = PostgresServer(self._programs, primary=self)
+        self._standbys.push(made.__exit__)
+        made._prepare()
+        (made._data / "standby.signal").unlink()
+        return made
+
     def cut(self) -> None:
         """Let this standby receive nothing more, so that it loses later commits. Undo it with ``reconnect``."""
         self.configure("primary_conninfo", "")
