@@ -107,7 +107,7 @@ def _connect(
 def _move(client: Any, file: LedgerFile, owners: Path, *, is_first: bool) -> None:
     if is_first and (running := find_running(owners)):
         processes = ", ".join(sorted(owner.partition("-")[0] for owner in running))
-        raise StoreUnavailable(f"{_RUNNING} (process {processes})")
+        raise StoreUnavailable(f"{_RUNNING}, in process {processes}: stop it first")
     workspaces = list(client.hkeys(WORKSPACES))
     _require_no_leases(client, workspaces, owners)
     # From now on, a gateway of that version can change nothing.
@@ -137,7 +137,9 @@ def _require_no_leases(client: Any, workspaces: Sequence[str], owners: Path) -> 
         for owner, _ in _holds(client, workspace):
             end_us = client.zscore(LEASES, f"{owner} {workspace}") or 0.0
             if owner.partition("/")[0] != here and end_us > seconds * 1_000_000:
-                raise StoreUnavailable(f"{_RUNNING} on another machine")
+                raise StoreUnavailable(
+                    f"{_RUNNING} on another machine, or did so a minute ago: stop it first"
+                )
 
 
 def _write_all(client: Any, ledger: sqlite3.Connection, workspaces: Sequence[str]) -> tuple[int, int]:
@@ -207,7 +209,7 @@ def _key(workspace: str, name: str) -> str:
     return f"tollgate:{{{workspace}}}:{name}"
 
 
-_RUNNING: Final = "a gateway of the version that kept money in Redis still serves: stop it first"
+_RUNNING: Final = "a gateway of the version that kept money in Redis still serves"
 _ELSEWHERE: Final = (
     "Redis has calls for another ledger: start this version first where that ledger is;"
     " gateways on several machines need one ledger: give each the same [ledger] url"
