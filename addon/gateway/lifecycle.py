@@ -270,7 +270,8 @@ class Lifecycle:
             checks["drain"] = "draining"
         checks["platform_keys"] = self.platform_keys.check()
         checks["circuits"] = _describe_circuits(self.store.open_circuits())
-        # Resting keys, open circuits and files that do not load are only reported: calls can be served all the same.
+        checks["ledger"] = "; ".join(self.store.warnings) or "ok"
+        # Resting keys, open circuits, warnings and files that do not load are only reported: calls can be served.
         ready = checks["store"] == "ok" and not self.draining
         return Readiness(ready, checks)
 

@@ -15,7 +15,7 @@ from addon.telemetry.admin import Readiness
 MAX_BYTES = 65_536
 """The most that is read of a status: a worker talks to strangers."""
 
-CHECKS = ("settings", "store", "drain", "platform_keys", "circuits")
+CHECKS = ("settings", "store", "drain", "platform_keys", "circuits", "ledger")
 """The checks of each worker."""
 
 

@@ -81,6 +81,7 @@ class MeasuredStore:
         """How many holds wait for their call to end."""
         return len(self._held)
 
+    warnings = property(attrgetter("_store.warnings"))
     known_circuits = property(attrgetter("_store.known_circuits"))
     probes = property(attrgetter("_store.probes"))
 

@@ -4,7 +4,7 @@ A rate may be forgotten, money may not. So where both are in one SQLite file, a 
 hold in one step; here it takes the token first.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from addon.store.protocol import HoldRequest, Money, NoToken, Rates
 from policies.spend import Denial, Hold
@@ -39,6 +39,11 @@ class PairedStore:
     def probes(self) -> Collection[str]:
         """See ``Rates.probes``."""
         return self.rates.probes
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """See ``Money.warnings``."""
+        return self.money.warnings
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
         """See ``Store.take_and_hold``. These are two steps: the token is gone where there is no hold."""

@@ -149,6 +149,10 @@ class Money(Protocol):
     docs/limits.md, docs/ledger.md.
     """
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What an operator should know about the database, such as that it has no standby. It is a minute old."""
+
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """Check the limits and place the hold in one step.
 

@@ -256,5 +256,6 @@ def test_a_new_gateway_reads_open_circuits_from_the_store(
         "drain": "ok",
         "platform_keys": "ok",
         "circuits": "open: FIRST for 1 of the workspaces",
+        "ledger": "ok",
     }
     assert started.readiness().json() == {"ready": True, "checks": checks}

@@ -189,7 +189,7 @@ def test_only_the_admin_port_shows_health_and_readiness(gateway: Gateway) -> Non
     checks = ready.json()["checks"]
     assert (ready.status_code, ready.json()["ready"]) == (200, True)
     # Keys and circuits depend on the calls of other tests.
-    assert list(checks) == ["settings", "store", "drain", "platform_keys", "circuits"]
+    assert list(checks) == ["settings", "store", "drain", "platform_keys", "circuits", "ledger"]
     assert {checks[name] for name in ("settings", "store", "drain")} == {"ok"}
     for path in ("/healthz", "/readyz", "/metrics"):
         public = httpx.get(gateway.url + path, timeout=BOUND_S, trust_env=False)
@@ -264,7 +264,7 @@ def test_ordinary_calls_log_no_warning(start_gateway: StartGateway, upstream: Up
 
 def test_a_workspace_file_is_not_needed_to_start(tmp_path: Path, start_gateway: StartGateway) -> None:
     gateway = start_gateway(folder=tmp_path, workspaces={"empty": workspace()})
-    names = ("settings", "store", "drain", "platform_keys", "circuits")
+    names = ("settings", "store", "drain", "platform_keys", "circuits", "ledger")
     assert gateway.readiness().json() == {"ready": True, "checks": dict.fromkeys(names, "ok")}
     answer = httpx.post(
         gateway.url + CHAT,

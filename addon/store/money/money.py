@@ -41,6 +41,9 @@ class Money(ABC):
     uncertain: ClassVar[tuple[type[BaseException], ...]] = (asyncio.CancelledError,)
     """The errors after which it is not known whether a hold was placed."""
 
+    warnings: Sequence[str] = ()
+    """See ``Store.warnings``."""
+
     def __init__(
         self, engine: Engine, owner: str, never_writable: tuple[type[Exception], ...], clock: Clock
     ) -> None:

@@ -91,7 +91,7 @@ async def lifecycle(settings: Settings, tmp_path: Path) -> AsyncIterator[Lifecyc
 async def test_resting_keys_and_open_circuits_are_shown_and_leave_the_process_ready(
     lifecycle: Lifecycle, settings: Settings
 ) -> None:
-    quiet = {"platform_keys": "ok", "circuits": "ok"}
+    quiet = {"platform_keys": "ok", "circuits": "ok", "ledger": "ok"}
     assert (await lifecycle.readiness()).checks.items() >= quiet.items()
     [key] = settings.providers["GROQ"].platform_keys
     target = lifecycle.platform_keys.choose(Target(settings.models["openai/gpt-oss-20b"], "payg", key))

@@ -36,6 +36,7 @@ from policies.spend import Denial, Hold
 log = logging.getLogger("tollgate.store")
 
 _CLOSE_TIMEOUT_S: Final = 2.0
+_LOOK_S: Final = 60.0
 _AT_ONCE: Final = 500
 """How many calls are written again, or ended, at a time."""
 
@@ -55,6 +56,7 @@ class PostgresMoney(Money):
         self._transactions = Transactions(url, clock, self._greet)
         self._leases = Leases(self._transactions, self._owner, clock, self._recent.last)
         self._healing: asyncio.Task[None] | None = None
+        self._looked_s = float("-inf")
         self._strangers: frozenset[str] = frozenset()
         self._ledger_id = ""
         self._is_open = True
@@ -123,6 +125,7 @@ class PostgresMoney(Money):
         if self._leases.is_behind:
             await asyncio.shield(self._heal())
         dead = list(await self._leases.find_dead())
+        await self._look_for_warnings()
         if is_renewed:
             await self._release_strangers()
             dead += await self._leases.find_unleased()
@@ -131,6 +134,16 @@ class PostgresMoney(Money):
             if ended:
                 log.warning("%d calls of a gateway that ended were interrupted", ended)
         await self._write_refusals()
+
+    async def _look_for_warnings(self) -> None:
+        """Look, once a minute, whether what PostgreSQL acknowledges is safe."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._looked_s >= _LOOK_S:
+            [[settings]] = await self._transactions.read(Statement(_SAFETY))
+            self.warnings = [
+                text for value, (bad, text) in zip(settings, _UNSAFE, strict=True) if value in bad
+            ]
+            self._looked_s = now_s
 
     async def check(self) -> None:
         """See ``Store.check``."""
@@ -257,6 +270,15 @@ def _has_no_partition(error: psycopg.errors.CheckViolation) -> bool:
     return error.diag.table_name == "usage" and not error.diag.constraint_name
 
 
+_SAFETY: Final = "SELECT " + ", ".join(
+    f"current_setting('{name}')" for name in ("synchronous_standby_names", "synchronous_commit", "fsync")
+)
+_UNSAFE: Final = (
+    (("",), "PostgreSQL has no synchronous standby (synchronous_standby_names): a failover may lose commits"),
+    (("off", "local"), "PostgreSQL acknowledges what is not safe yet (synchronous_commit)"),
+    (("off",), "PostgreSQL does not write to its disk (fsync): a crash of its machine may lose the ledger"),
+)
+"""For each setting, the values that may lose what was acknowledged, and what to say then."""
 _COUNTER: Final = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
 _FIND_ROWS: Final = f"""
     SELECT id FROM unnest(?::text[], ?::text[]) AS given (id, created_at) JOIN usage USING (id, created_at)

@@ -196,6 +196,25 @@ async def test_after_a_change_of_server_nobody_is_judged_for_one_lease(
     await other.close()
 
 
+async def test_what_may_lose_acknowledged_calls_is_said_once_a_minute(start_postgres: StartPostgres) -> None:
+    server = start_postgres(fsync=True, synchronous_commit="local")
+    money = PostgresMoney(SecretStr(server.url))
+    try:
+        await money.maintain()
+        assert [text.partition("(")[2].partition(")")[0] for text in money.warnings] == [
+            "synchronous_standby_names",
+            "synchronous_commit",
+        ]
+        server.configure("synchronous_standby_names", "none_is_there")
+        await money.maintain()
+        assert len(money.warnings) == 2
+        money._looked_s = float("-inf")
+        await money.maintain()
+        assert len(money.warnings) == 1
+    finally:
+        await money.close()
+
+
 async def _settle(money: PostgresMoney, call_id: str) -> None:
     assert isinstance(await money.hold(request(call_id)), Hold)
     await money.settle(Settlement(call_row(call_id) | {"retail_nanousd": 1560}, from_wallet=True))
