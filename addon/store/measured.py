@@ -43,6 +43,7 @@ class MeasuredStore:
         self._settle, self._void = metrics.store["settle"], metrics.store["void"]
         self._held: set[str] = set()
         self._held_count = metrics.holds_in_flight
+        self._unavailable, self._unrecorded = metrics.store_unavailable, metrics.unrecorded_calls
         self._is_available: bool | None = None
         self.outage: str | None = None
         """Why the store does not work, None while it does."""
@@ -84,6 +85,7 @@ class MeasuredStore:
     warnings = property(attrgetter("_store.warnings"))
     known_circuits = property(attrgetter("_store.known_circuits"))
     probes = property(attrgetter("_store.probes"))
+    unrecorded = property(attrgetter("_store.unrecorded"))
 
     def record_attempt(self, circuit: str, *, failed: bool) -> Coroutine[Any, Any, None]:
         return self._store.record_attempt(circuit, failed=failed)
@@ -98,9 +100,13 @@ class MeasuredStore:
         return self._store.open_circuits()
 
     async def maintain(self) -> None:
-        await self._watch(self._store.maintain())
-        if not self._is_available:
-            await self.check()
+        try:
+            await self._watch(self._store.maintain())
+            if not self._is_available:
+                await self.check()
+        finally:
+            self._unavailable[0] = int(self.outage is not None)
+            self._unrecorded[0] = self._store.unrecorded
 
     async def check(self) -> None:
         await self._watch(self._store.check())

@@ -36,6 +36,11 @@ class PairedStore:
         return self.rates.known_circuits
 
     @property
+    def unrecorded(self) -> int:
+        """See ``Money.unrecorded``."""
+        return self.money.unrecorded
+
+    @property
     def probes(self) -> Collection[str]:
         """See ``Rates.probes``."""
         return self.rates.probes

@@ -182,6 +182,10 @@ class Money(Protocol):
     async def void(self, call_id: str) -> None:
         """Release the hold of a call that was not sent, if it has one. When that fails now, it is done later."""
 
+    @property
+    def unrecorded(self) -> int:
+        """How many calls have ended and wait in this process until they can be written."""
+
     async def credit(self, entry: WalletEntry) -> bool:
         """Put money into a wallet and return whether the entry is new.
 

@@ -183,6 +183,13 @@ _FAMILIES: Iterable[Family] = (
         STORE_BUCKETS_S,
     ),
     Family("tollgate_store_errors", "counter", "How often the store failed.", ("operation",)),
+    Family(
+        "tollgate_store_unavailable",
+        "gauge",
+        "1 while the store can not be used.",
+        over_workers="max",
+    ),
+    Family("tollgate_unrecorded_calls", "gauge", "Calls that ended and wait in memory for the ledger."),
     Family("tollgate_log_lines_dropped", "counter", "Log lines that could not be written."),
     Family("tollgate_alerts", "counter", "Alerts that were found.", ("type",)),
     Family(

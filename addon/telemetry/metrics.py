@@ -138,6 +138,8 @@ class Metrics:
         for outcome in get_args(DeliveryOutcome.__value__):
             self._cells("tollgate_alert_deliveries", outcome)
         self._alerts_waiting = self._cells("tollgate_alerts_waiting")
+        self.store_unavailable = self._cells("tollgate_store_unavailable")
+        self.unrecorded_calls = self._cells("tollgate_unrecorded_calls")
         self.holds_in_flight = self._cells("tollgate_holds_in_flight")
         """The cell with the number of holds that this process placed for calls that have not ended."""
 

@@ -174,7 +174,11 @@ class PostgresServer(ServerProcess):
 
     def promote(self) -> None:
         """Make this standby a primary, whose commits wait for no standby."""
-        self.execute("ALTER SYSTEM RESET synchronous_standby_names")  # The copy of its primary has them.
+        for name in (
+            "synchronous_standby_names",
+            "primary_conninfo",
+        ):  # Those of its primary, and of ``cut``.
+            self.execute(f"ALTER SYSTEM RESET {name}")
         assert self.execute(f"SELECT pg_promote(wait_seconds => {int(BOUND_S)})") == [(True,)]
 
     def _prepare(self) -> None:

@@ -57,6 +57,11 @@ class Money(ABC):
         self.count_refusal = self._refusals.add
 
     @property
+    def unrecorded(self) -> int:
+        """See ``Store.unrecorded``."""
+        return len(self._pending.settlements)
+
+    @property
     @abstractmethod
     def ledger_id(self) -> str:
         """The id of the ledger, which no other has. On a server it is known after ``check``."""

@@ -90,6 +90,29 @@ async def test_a_failing_store_is_counted_as_an_error_and_its_hold_is_not(
     assert value(samples, "tollgate_holds_in_flight") == 0
 
 
+async def test_gauges_say_that_the_store_is_away_and_how_many_calls_wait_to_be_recorded(
+    metrics: Metrics, store: SqliteStore, ledger_path: Path
+):
+    measured = MeasuredStore(store, metrics)
+    await measured.check()
+    await measured.hold(hold_request("call-1"))
+
+    def gauges() -> list[float]:
+        samples = read(metrics.render())
+        return [value(samples, f"tollgate_{name}") for name in ("store_unavailable", "unrecorded_calls")]
+
+    await measured.maintain()
+    assert gauges() == [0, 0]
+    with locked_by_another(ledger_path):
+        with pytest.raises(StoreUnavailable):
+            await measured.settle(settlement("call-1"))
+        with pytest.raises(StoreUnavailable):
+            await measured.maintain()
+        assert gauges() == [1, 1]
+    await measured.maintain()
+    assert gauges() == [0, 0]
+
+
 ONCE = ["store unavailable", "store recovered"]
 
 
