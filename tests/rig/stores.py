@@ -152,7 +152,8 @@ class StoreLocation:
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """Return the ledger's rows by id."""
-        return {row["id"]: dict(row) for row in self.select("SELECT * FROM usage ORDER BY rowid")}
+        rows = self.select("SELECT * FROM usage ORDER BY rowid")
+        return {row["id"]: {name: row[name] for name in row.keys() if name != "rowid"} for row in rows}  # noqa: SIM118
 
     def entries(self) -> dict[str, int]:
         """Return the amounts of the wallet entries by id."""

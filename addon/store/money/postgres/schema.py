@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from typing import Final
 
 from addon.store.money.postgres.compat import COMPAT
+from addon.store.money.postgres.side_schema import SIDE_SCHEMA
 from addon.store.money.price_set_schema import NOT_KEPT
 from addon.store.money.sqlite.early_migration_steps import LARGEST
 
@@ -72,8 +73,12 @@ SCHEMA: Final = (
     + ", ".join(f"{name} {kind.replace('%s', name)}" for name, kind in _USAGE.items())
     # Tokens that were not counted are not billed.
     + ", CHECK (usage_source <> 'none' OR (wholesale_nanousd = 0 AND retail_nanousd = 0))"
+    # The transaction that wrote the row. Alerts ask for new rows by it, as they do by the rowid of SQLite.
+    ", rowid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint"
     ", PRIMARY KEY (id, created_at)) PARTITION BY RANGE (created_at)",
     "CREATE INDEX usage_created_at ON usage (created_at)",
+    # It costs next to nothing: rows are written in the order of their transactions.
+    "CREATE INDEX usage_rowid ON usage USING brin (rowid) WITH (pages_per_range = 32)",
     "CREATE INDEX usage_workspace_created_at ON usage (workspace, created_at)",
     f"""
     CREATE TABLE wallet_entries (
@@ -131,6 +136,7 @@ SCHEMA: Final = (
     "INSERT INTO ledger VALUES (replace(gen_random_uuid()::text, '-', ''), 1)",
     f"CREATE TABLE leases (owner {_TEXT} PRIMARY KEY, renewed_at timestamptz NOT NULL, renewals bigint NOT NULL)",
     *COMPAT,
+    *SIDE_SCHEMA,
 )
 """The statements that create everything but the partitions, in order."""
 

@@ -1,10 +1,12 @@
-"""The fixture of tests that run on SQLite alone."""
+"""The fixtures of tests that run on SQLite alone, or on a ledger of either engine."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from rig.places import make_postgres_place, make_sqlite_place
 
+from addon.store.money.ledger import LedgerPlace
 from addon.store.money.sqlite.store import SqliteStore
 
 
@@ -14,3 +16,11 @@ async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
     opened = SqliteStore(ledger_path)
     yield opened
     await opened.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> LedgerPlace:
+    """A new ledger, in each engine."""
+    if request.param == "sqlite":
+        return make_sqlite_place(tmp_path / "ledger.db")
+    return make_postgres_place(request.getfixturevalue("postgres_url"))
