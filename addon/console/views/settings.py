@@ -12,7 +12,7 @@ from addon.console.views.settings_conf import make_conf_table
 from addon.settings.overview import Overview, find_file_warnings
 from addon.settings.redis_url import hide_credentials
 from addon.settings.settings import Settings
-from addon.store.backends import find_redis_url
+from addon.store.backends import find_ledger, find_redis_url
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.report import find_totals
 from addon.store.money.sqlite.sizes import find_sizes
@@ -172,14 +172,20 @@ def _sum(live: Live, gauge: str, **labels: str) -> int:
 
 
 def _describe_state(settings: Settings) -> Mapping[str, Any]:
-    state, paths = settings.conf.state, settings.conf.paths
-    found = {"backend": state.backend, "database": str(paths.database), "redis_url": None}
-    if state.backend == "redis":
-        try:
-            found["redis_url"] = hide_credentials(find_redis_url(settings.conf).get_secret_value())
-        except StoreUnavailable as error:
-            found["redis_url"] = mask_credentials(str(error))
+    conf = settings.conf
+    found: dict[str, str | None] = {"backend": conf.state.backend, "redis_url": None}
+    found["database"] = _shown(lambda: find_ledger(conf).name)
+    if conf.state.backend == "redis":
+        found["redis_url"] = _shown(lambda: hide_credentials(find_redis_url(conf).get_secret_value()))
     return found
+
+
+def _shown(find: Callable[[], str]) -> str:
+    """Return what ``find`` returns, or why it can't be found."""
+    try:
+        return find()
+    except StoreUnavailable as error:
+        return mask_credentials(str(error))
 
 
 def _count_bytes(reading: Reading) -> int:

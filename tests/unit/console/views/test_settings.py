@@ -67,7 +67,9 @@ def test_no_secret_and_no_place_of_a_secret_is_shown(conf_file: Path) -> None:
     edit(
         conf_file,
         "",
-        '\n[state]\nredis_url = "redis://someone:hunter-2-secret@redis.example:6379/3?password=other-secret"\n'
+        '\n[state]\nbackend = "redis"\n'
+        'redis_url = "redis://someone:hunter-2-secret@redis.example:6379/3?password=other-secret"\n'
+        '[ledger]\nurl = "postgresql://someone:hunter-3-secret@postgres.example/tollgate"\n'
         '[upstream]\nproxy = "env:PROXY_PLACE"\n[alerts]\nwebhook = "file:webhook.place"\n'
         '[admin]\nconsole_password = "env:PASSWORD_PLACE"\n',
     )
@@ -83,6 +85,11 @@ def test_no_secret_and_no_place_of_a_secret_is_shown(conf_file: Path) -> None:
         view = load_view(page, reading)
     seen = str((view.values, {name: table.rows for name, table in view.tables.items()}, view.shown))
     assert find_conf(view)["state", "redis_url"]["value"] == "redis://redis.example:6379/3"
+    state = view.values["state"]
+    assert (state["redis_url"], state["database"]) == (
+        "redis://redis.example:6379/3",
+        "postgresql://postgres.example/tollgate",
+    )
     assert find_conf(view)["upstream", "proxy"]["value"] == "a secret (env)"
     hidden = ("hunter", "someone", "other-secret", "webhook", "proxy-secret", "console-secret")
     hidden += ("platform-secret", "own-secret", "PROXY_PLACE", "PASSWORD_PLACE", "OWN_PLACE", "a" * 12)
