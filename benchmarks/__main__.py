@@ -14,6 +14,7 @@ from benchmarks import (
     comparison,
     console,
     cpu,
+    fleet,
     growth,
     hostile,
     memory,
@@ -75,6 +76,11 @@ def _add_modes(modes: argparse._MutuallyExclusiveGroup) -> None:
     for name, description in _MODES.items():
         modes.add_argument(f"--{name}", action="store_true", help=description)
     modes.add_argument(
+        "--fleet",
+        metavar="URL",
+        help="what a hold and its settlement cost four processes on the PostgreSQL at URL: an empty database; Linux",
+    )
+    modes.add_argument(
         "--slow-streams",
         type=int,
         nargs="?",
@@ -105,6 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             hostile.run(folder, options.only)
         elif options.money:
             money.run(folder, options.only, options.otari)
+        elif options.fleet:
+            fleet.run(folder, options.fleet)
         elif options.growth:
             growth.run(folder)
         elif options.stores:

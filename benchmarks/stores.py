@@ -24,7 +24,7 @@ AIMS_MS = {"sqlite": 0.25, "redis": 0.6}
 
 _KEY = Key("bench", "00", spend_cap_nanousd=10**15, request_cap=10**9)
 _WORKSPACE = Workspace("bench", "Benchmark", "standard", (_KEY,), monthly_spend_cap_nanousd=10**15)
-_PRICES = Prices(150_000, 75_000, 600_000)
+PRICES = Prices(150_000, 75_000, 600_000)
 
 
 @dataclass(slots=True)
@@ -49,13 +49,13 @@ async def _time[T](into: list[float], step: Awaitable[T]) -> T:
 
 async def _one_call(store: Store, number: int, steps: Steps) -> None:
     call_id, now = f"bench-{number}", datetime.now(UTC)
-    row = _row(call_id, now)
+    row = make_row(call_id, now)
     request = HoldRequest(
         id=call_id,
         created_at=now,
         workspace=_WORKSPACE.id,
         key_id=_KEY.id,
-        max_cost=compute_max_cost(_PRICES, 200, 1_000, 1, is_protected=True),
+        max_cost=compute_max_cost(PRICES, 200, 1_000, 1, is_protected=True),
         limits=limits_of(_WORKSPACE, _KEY, "payg", now),
         interrupted_row=row,
     )
@@ -64,7 +64,7 @@ async def _one_call(store: Store, number: int, steps: Steps) -> None:
     await _time(steps.settle, store.settle(Settlement(row, from_wallet=True)))
 
 
-def _row(call_id: str, now: datetime) -> dict[str, Any]:
+def make_row(call_id: str, now: datetime) -> dict[str, Any]:
     counts = {"prompt_tokens": 24, "completion_tokens": 60, "total_tokens": 84, "cached_tokens": None}
     costs = {"wholesale_nanousd": 39_600, "retail_nanousd": 41_184}
     return {
