@@ -150,6 +150,27 @@ def test_kubernetes_waits_longer_than_the_drain_and_probes_pages_that_exist() ->
     assert [name for name in listed if not (DEPLOY / "kubernetes" / name).is_file()] == []
 
 
+@pytest.mark.parametrize("folder", ["gateway", "kubernetes"])
+def test_money_is_in_postgresql_and_its_url_is_a_secret_that_is_given(folder: str) -> None:
+    conf = tomllib.loads((DEPLOY / folder / "proxy.conf").read_text(encoding="utf-8"))
+    urls = [conf["state"]["redis_url"], conf["ledger"]["url"]]
+    assert (conf["state"]["backend"], urls) == ("redis", ["env:REDIS_URL", "env:LEDGER_URL"])
+    given = {"gateway": "compose.yaml", "kubernetes": "kubernetes/secret.example.yaml"}[folder]
+    text = (DEPLOY / given).read_text(encoding="utf-8")
+    assert [url for url in urls if not re.search(f"^ +{url[4:]}: ", text, re.MULTILINE)] == []
+
+
+def test_the_pods_of_kubernetes_are_several_and_keep_nothing() -> None:
+    [deployment] = documents(DEPLOY / "kubernetes" / "deployment.yaml")
+    spec = deployment["spec"]
+    assert spec["replicas"] > 1
+    assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    kinds = {kind for volume in spec["template"]["spec"]["volumes"] for kind in volume if kind != "name"}
+    assert kinds == {"configMap", "emptyDir"}
+    [budget] = documents(DEPLOY / "kubernetes" / "poddisruptionbudget.yaml")
+    assert budget["spec"]["selector"] == spec["selector"]
+
+
 def test_the_unit_waits_longer_than_the_drain_and_gives_no_rights() -> None:
     unit = settings_of(UNIT.read_text(encoding="utf-8"))
     drain_s = Listen().drain_timeout_s

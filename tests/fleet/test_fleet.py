@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rig.fleet import RPM, SIZE, Fleet, gateway_program
+from rig.fleet import SIZE, Fleet, gateway_program
 from rig.fleet_judge import Allowed, judge
 from rig.fleet_load import Load
 from rig.fleet_scenes import Scene
@@ -185,27 +185,3 @@ def test_clocks_are_off_by_a_minute(
             lambda _: fleet.kill(1), lambda _: fleet.start_again(1), allowed=Allowed(gateways_killed=(1,))
         )
         scene.record(record_property)
-
-
-@large_only
-def test_redis_forgets_everything(scene: Scene, redis: RedisServer) -> None:
-    for number in range(ROUNDS):
-        scene.play(lambda _: redis.flush(), allowed=Allowed(buckets=2 + number))
-
-
-@large_only
-def test_redis_comes_back_with_an_older_state(scene: Scene, redis: RedisServer) -> None:
-    for number in range(ROUNDS):
-
-        def restore(load: Load) -> None:
-            redis.command("SAVE")
-            load.wait_for_served(RPM)
-            redis.kill()
-
-        scene.play(restore, lambda _: redis.start(), allowed=Allowed(buckets=2 + number))
-
-
-@large_only
-def test_redis_is_frozen_for_a_while(scene: Scene, redis: RedisServer) -> None:
-    for _ in range(ROUNDS):
-        scene.play(lambda _: redis.freeze(), lambda _: redis.thaw())
