@@ -6,7 +6,7 @@ its schema has one of the same name (``addon.store.money.postgres.compat``).
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 type Values = Sequence[Any] | Mapping[str, Any]
 """The values of a statement: for each ``?`` in turn, or for each ``:name``."""
@@ -55,3 +55,16 @@ class LedgerPlace(Protocol):
 
         No other such transaction of any process runs at the same time. Wait for it at most ``timeout_s``.
         """
+
+
+NO_LIMIT: Final = 2**63 - 1
+"""The value of ``LIMIT ?`` for all rows."""
+
+
+def find_columns(ledger: Ledger, table: str) -> list[str]:
+    """Return the columns of a table, in order. A ledger of an earlier version has fewer of them.
+
+    ``rowid``, which counts the calls as they are written, is none of them, although PostgreSQL has to keep it as one.
+    """
+    found = ledger.execute(f"SELECT * FROM {table} LIMIT 0").description  # noqa: S608
+    return [column[0] for column in found if column[0] != "rowid"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from addon.store.money.ledger import Ledger
 from addon.store.money.sums.rollup_groups import LATE, Groups, read_groups, subtract, sum_groups
 from addon.store.money.sums.rollup_schema import AFTER_ALL, TABLES, RollupTable
 
@@ -53,17 +54,17 @@ class Archive(NamedTuple):
 _COLUMNS: Final = ", ".join((*Archive._fields[:-1], "sums_sha256"))
 
 
-def has_archives(connection: sqlite3.Connection) -> bool:
+def has_archives(ledger: Ledger) -> bool:
     """Return False for a ledger that an earlier version has used last, before a gateway has opened it."""
-    found = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'archives'").fetchone()
+    found = ledger.execute("SELECT 1 FROM sqlite_schema WHERE name = 'archives'").fetchone()
     return found is not None
 
 
-def find_archives(connection: sqlite3.Connection) -> list[Archive]:
-    """Return the records of all months, the earliest first. Raises ``sqlite3.Error``."""
-    if not has_archives(connection):
+def find_archives(ledger: Ledger) -> list[Archive]:
+    """Return the records of all months, the earliest first."""
+    if not has_archives(ledger):
         return []
-    rows = connection.execute(f"SELECT {_COLUMNS} FROM archives ORDER BY month")  # noqa: S608
+    rows = ledger.execute(f"SELECT {_COLUMNS} FROM archives ORDER BY month")  # noqa: S608
     return [Archive._make((*row[:-1], json.loads(row[-1] or "{}"))) for row in rows]
 
 

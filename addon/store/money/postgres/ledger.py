@@ -43,7 +43,7 @@ class PostgresLedger:
 
     def execute(self, sql: str, values: Values = (), /) -> Cursor:
         """See ``Ledger.execute``. Raises ``psycopg.Error``."""
-        return self.connection.execute(translate(sql), values or None)
+        return self.connection.execute(translate(sql), values)
 
 
 class PostgresPlace:

@@ -1,9 +1,9 @@
 """Reports of calls that are no longer here: which months lack, and which calls a file has already."""
 
-import sqlite3
 from typing import Final, NamedTuple
 
 from addon.store.money.archives.archives import find_archives, has_archives
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.sum_sources import DAYS, ROWS, split_time
 from addon.store.money.sums.rollup_schema import AFTER_ALL
@@ -17,23 +17,23 @@ class Missing(NamedTuple):
     in_sums: bool
 
 
-def find_missing(connection: sqlite3.Connection, since: str | None, until: str | None) -> Missing:
-    """Return the archived months that have a part of a time. Raises ``sqlite3.Error``."""
+def find_missing(ledger: Ledger, since: str | None, until: str | None) -> Missing:
+    """Return the archived months that have a part of a time."""
     begin, end = since or "", until or AFTER_ALL
     found = [
         one
-        for one in find_archives(connection)
+        for one in find_archives(ledger)
         if one.file_sha256 is not None and begin < one.month + AFTER_ALL and end > one.month
     ]
     return Missing([one.month for one in found], [one.file for one in found], in_sums=False)
 
 
-def find_missing_in_sums(connection: sqlite3.Connection, wanted: Filter) -> Missing:
+def find_missing_in_sums(ledger: Ledger, wanted: Filter) -> Missing:
     """Return the archived months whose calls the sums of a report need: a part of an hour, or what no sums have."""
     parts = [
-        part for part in split_time(connection, wanted, DAYS) if part.source is ROWS and part.begin < part.end
+        part for part in split_time(ledger, wanted, DAYS) if part.source is ROWS and part.begin < part.end
     ]
-    found = [find_missing(connection, part.begin, part.end) for part in parts]
+    found = [find_missing(ledger, part.begin, part.end) for part in parts]
     files = {month: file for one in found for month, file in zip(one.months, one.files, strict=True)}
     return Missing(sorted(files), [files[month] for month in sorted(files)], in_sums=True)
 
@@ -44,6 +44,6 @@ _IN_NO_FILE: Final = (
 )
 
 
-def in_no_file(connection: sqlite3.Connection) -> str:
+def in_no_file(ledger: Ledger) -> str:
     """Return the condition for calls here that no archive has: they may be here until all of them are removed."""
-    return _IN_NO_FILE if has_archives(connection) else ""
+    return _IN_NO_FILE if has_archives(ledger) else ""

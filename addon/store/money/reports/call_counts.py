@@ -1,9 +1,9 @@
 """The numbers of calls by each name that calls can be filtered by. Source: docs/console.md."""
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.call_filter import Filter, join_conditions
 from addon.store.money.reports.sum_sources import DAYS, ROWS, split_time
 from addon.store.money.reports.totals import select_part
@@ -23,43 +23,43 @@ MAX_ROWS: Final = 100_000
 """How many calls are counted one by one: for a filter that no sums have, and in a time that they do not cover."""
 
 
-def count_calls(connection: sqlite3.Connection, wanted: Filter, most: int) -> Table | None:
+def count_calls(ledger: Ledger, wanted: Filter, most: int) -> Table | None:
     """Return the ``most`` frequent values of each filter, with the number of wanted calls.
 
     None when the wanted calls can't be counted in a bounded time: see ``MAX_ROWS``.
     """
-    if not _is_bounded(connection, wanted):
+    if not _is_bounded(ledger, wanted):
         return None
-    counted, values = _union(connection, wanted, list(COUNTED.values()))
+    counted, values = _union(ledger, wanted, list(COUNTED.values()))
     groups = [
         f"SELECT * FROM (SELECT '{name}' AS filter, {column} AS value, sum(calls) AS calls FROM counted"  # noqa: S608
-        " GROUP BY 2 ORDER BY 3 DESC, 2 LIMIT ?)"
+        " GROUP BY 2 ORDER BY 3 DESC, 2 LIMIT ?) AS most"
         for name, column in COUNTED.items()
     ]
     sql = f"WITH counted AS MATERIALIZED ({counted}) {' UNION ALL '.join(groups)}"
-    cursor = connection.execute(sql, (*values, *[most] * len(groups)))
+    cursor = ledger.execute(sql, (*values, *[most] * len(groups)))
     return Table([column[0] for column in cursor.description], cursor.fetchall())
 
 
-def _is_bounded(connection: sqlite3.Connection, wanted: Filter) -> bool:
+def _is_bounded(ledger: Ledger, wanted: Filter) -> bool:
     """Return whether at most ``MAX_ROWS`` rows have to be read, where there are no sums. Only an index is read here."""
     narrowed = {} if wanted.workspace is None else {"workspace = ?": wanted.workspace}
     left = MAX_ROWS
-    for part in split_time(connection, wanted, DAYS):
+    for part in split_time(ledger, wanted, DAYS):
         if part.source is ROWS:
             within = {"created_at >= ?": part.begin, "created_at < ?": part.end}
             where, values = join_conditions(narrowed | within)
-            sql = f"SELECT count(*) FROM (SELECT 1 FROM usage WHERE {where} LIMIT ?)"  # noqa: S608
-            left -= connection.execute(sql, (*values, left + 1)).fetchone()[0]
+            sql = f"SELECT count(*) FROM (SELECT 1 FROM usage WHERE {where} LIMIT ?) AS looked_at"  # noqa: S608
+            left -= ledger.execute(sql, (*values, left + 1)).fetchone()[0]
         if left < 0:
             return False
     return True
 
 
-def _union(connection: sqlite3.Connection, wanted: Filter, names: Sequence[str]) -> tuple[str, list[str]]:
+def _union(ledger: Ledger, wanted: Filter, names: Sequence[str]) -> tuple[str, list[str]]:
     """Return the SQL of the counts in all parts of the time, and its values."""
     selects, values = [], list[str]()
-    for part in split_time(connection, wanted, DAYS):
+    for part in split_time(ledger, wanted, DAYS):
         sql, of_part = select_part(part, names, wanted, ("calls",))
         selects.append(sql)
         values += of_part

@@ -5,11 +5,11 @@ may come below calls that are already shown. ``count_written`` finds those, too.
 """
 
 import re
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol, Self
 
+from addon.store.money.ledger import Ledger, find_columns
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.recent_calls import find_times
 from addon.store.money.sums.rollup_schema import AFTER_ALL
@@ -81,7 +81,7 @@ class CallSearch(Protocol):
 
 
 def find_page(
-    connection: sqlite3.Connection,
+    ledger: Ledger,
     wanted: Filter,
     limit: int,
     *,
@@ -90,7 +90,7 @@ def find_page(
     bounds: SearchBounds = DEFAULT_BOUNDS,
 ) -> CallPage:
     """Return the newest calls, the newest of those before a position, or the oldest of those after it."""
-    search = _Search(connection, wanted, before or after, bounds, newest_first=after is None)
+    search = _Search(ledger, wanted, before or after, bounds, newest_first=after is None)
     return fill_page(search, limit, before, after)
 
 
@@ -114,20 +114,20 @@ def fill_page(
     return CallPage(calls, onward, newer, search.is_whole)
 
 
-def find_last_written(connection: sqlite3.Connection) -> int:
+def find_last_written(ledger: Ledger) -> int:
     """Return the number of the row that was written last. Each row has a higher one than those before it."""
-    (rowid,) = connection.execute("SELECT coalesce(max(rowid), 0) FROM usage").fetchone()
+    (rowid,) = ledger.execute("SELECT coalesce(max(rowid), 0) FROM usage").fetchone()
     return int(rowid)
 
 
-def count_written(connection: sqlite3.Connection, wanted: Filter, after: int) -> tuple[int, bool]:
+def count_written(ledger: Ledger, wanted: Filter, after: int) -> tuple[int, bool]:
     """Return how many wanted calls were written after the row ``after``, and whether all rows since were looked at."""
     where, values = wanted.rows()
     sql = f"""
-        SELECT coalesce(sum({where}), 0), count(*)
-        FROM (SELECT * FROM usage WHERE rowid > ? ORDER BY rowid LIMIT ?)
+        SELECT count(*) FILTER (WHERE {where}), count(*)
+        FROM (SELECT * FROM usage WHERE rowid > ? ORDER BY rowid LIMIT ?) AS written
     """  # noqa: S608
-    found, looked_at = connection.execute(sql, (*values, after, MAX_COUNTED)).fetchone()
+    found, looked_at = ledger.execute(sql, (*values, after, MAX_COUNTED)).fetchone()
     return found, looked_at < MAX_COUNTED
 
 
@@ -136,21 +136,21 @@ class _Search:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        ledger: Ledger,
         wanted: Filter,
         start: CallPosition | None,
         bounds: SearchBounds,
         *,
         newest_first: bool,
     ) -> None:
-        self._connection = connection
+        self._ledger = ledger
         self._start = start
         self._bounds = bounds
         self._newest_first = newest_first
         self._wanted = wanted if start is None else _narrow(wanted, start, newest_first=newest_first)
         self._order = "DESC" if newest_first else "ASC"
         self._looked_at = 0
-        self.columns: Sequence[str] = ()
+        self.columns: Sequence[str] = find_columns(ledger, "usage")
         self.stopped_at: CallPosition | None = None
 
     @property
@@ -163,14 +163,12 @@ class _Search:
         for begin, end in self._steps():
             rows += self._select(begin, end, limit - len(rows))
             if len(rows) == limit:
-                return rows
-        if not self.columns:
-            self._select("", "", 0)
+                break
         return rows
 
     def _steps(self) -> Iterator[_Time]:
         """Return the times of some rows each, until there are no more, or until too many were looked at."""
-        for begin, end in find_times(self._connection, self._wanted, newest_first=self._newest_first):
+        for begin, end in find_times(self._ledger, self._wanted, newest_first=self._newest_first):
             rest: tuple[str, str] | None = (begin, end)
             while rest is not None:
                 step, rest, count, last = self._split(*rest)
@@ -196,9 +194,9 @@ class _Search:
         sql = f"""
             SELECT count(*), {"min" if self._newest_first else "max"}(created_at)
             FROM (SELECT created_at FROM usage WHERE {narrowed}created_at >= ? AND created_at < ?
-                  ORDER BY created_at {self._order} LIMIT ?)
+                  ORDER BY created_at {self._order} LIMIT ?) AS looked_at
         """  # noqa: S608
-        count, moment = self._connection.execute(sql, (*values, begin, end, self._bounds.step)).fetchone()
+        count, moment = self._ledger.execute(sql, (*values, begin, end, self._bounds.step)).fetchone()
         return count, moment or ""
 
     def _select(self, begin: str, end: str, limit: int) -> list[Any]:
@@ -209,12 +207,10 @@ class _Search:
             where += f" AND (created_at <> ? OR rowid {sign} ?)"
             numbers += [self._start.created_at, self._start.rowid]
         sql = f"""
-            SELECT *, created_at, rowid FROM usage WHERE {where}
+            SELECT {", ".join(self.columns)}, created_at, rowid FROM usage WHERE {where}
             ORDER BY created_at {self._order}, rowid {self._order} LIMIT ?
         """  # noqa: S608
-        cursor = self._connection.execute(sql, (*numbers, limit))
-        self.columns = [column[0] for column in cursor.description][:-2]
-        return cursor.fetchall()
+        return self._ledger.execute(sql, (*numbers, limit)).fetchall()
 
 
 def _narrow(wanted: Filter, start: CallPosition, *, newest_first: bool) -> Filter:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from addon.store.money.ledger import Ledger, find_columns
 from addon.store.money.reports.call_pages import CallPage, CallPosition, fill_page, position_of
 from addon.store.money.reports.report import has_table
 from addon.store.money.sums.rollup_schema import AFTER_ALL
@@ -11,17 +12,16 @@ from addon.store.money.sums.rollups import find_newest_end, read_progress
 from addon.text.table import Table
 
 
-def find_call(connection: sqlite3.Connection, call_id: str) -> tuple[Table, CallPosition] | None:
+def find_call(ledger: Ledger, call_id: str) -> tuple[Table, CallPosition] | None:
     """Return the row of a call with every column of the ledger, and its position. None when there is no such call."""
-    cursor = connection.execute("SELECT *, created_at, rowid FROM usage WHERE id = ?", (call_id,))
-    row = cursor.fetchone()
-    if row is None:
-        return None
-    return Table([column[0] for column in cursor.description][:-2], [row[:-2]]), position_of(row)
+    columns = find_columns(ledger, "usage")
+    sql = f"SELECT {', '.join(columns)}, created_at, rowid FROM usage WHERE id = ?"  # noqa: S608
+    row = ledger.execute(sql, (call_id,)).fetchone()
+    return row and (Table(columns, [row[:-2]]), position_of(row))
 
 
 def find_client_calls(
-    connection: sqlite3.Connection,
+    ledger: Ledger,
     client_request_id: str,
     limit: int,
     *,
@@ -32,12 +32,12 @@ def find_client_calls(
 
     It ``is_whole`` unless calls from before ``find_unlisted_end`` may be missing.
     """
-    return fill_page(_ClientCalls(connection, client_request_id, before, after), limit, before, after)
+    return fill_page(_ClientCalls(ledger, client_request_id, before, after), limit, before, after)
 
 
-def find_unlisted_end(connection: sqlite3.Connection) -> str | None:
+def find_unlisted_end(ledger: Ledger) -> str | None:
     """Return the moment before which calls can't be found by the id of their client yet. None when all can be."""
-    return read_progress(connection).client_ids_from or None
+    return read_progress(ledger).client_ids_from or None
 
 
 class _ClientCalls:
@@ -45,34 +45,33 @@ class _ClientCalls:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        ledger: Ledger,
         client_request_id: str,
         before: CallPosition | None,
         after: CallPosition | None,
     ) -> None:
-        self._connection = connection
+        self._ledger = ledger
         self._client_request_id = client_request_id
         self._start = before or after or CallPosition(AFTER_ALL, 0)
         self._sign, self._order = (">", "ASC") if after else ("<", "DESC")
-        self.columns: Sequence[str] = ()
+        self.columns: Sequence[str] = find_columns(ledger, "usage")
         self.stopped_at: CallPosition | None = None
-        self.is_whole = find_unlisted_end(connection) is None
+        self.is_whole = find_unlisted_end(ledger) is None
 
     def find(self, limit: int) -> list[Any]:
         """Return at most ``limit`` rows, each with its position as its last two values."""
         # The order of the tables is fixed: the one of clients' ids comes first, in the order of time.
         sql = f"""
-            SELECT usage.*, usage.created_at, usage.rowid
-            FROM client_requests AS named CROSS JOIN usage ON usage.id = named.id
-            WHERE named.client_request_id = ? AND named.created_at {self._sign}= ?
+            SELECT {", ".join(f"usage.{name}" for name in self.columns)}, usage.created_at, usage.rowid
+            FROM client_requests AS named CROSS JOIN usage
+            WHERE usage.id = named.id AND usage.created_at = named.created_at
+                AND named.client_request_id = ? AND named.created_at {self._sign}= ?
                 AND (named.created_at <> ? OR usage.rowid {self._sign} ?)
             ORDER BY named.created_at {self._order}, usage.rowid {self._order} LIMIT ?
         """  # noqa: S608
         moment = self._start.created_at
         values = (self._client_request_id, moment, moment, self._start.rowid, limit)
-        cursor = self._connection.execute(sql, values)
-        self.columns = [column[0] for column in cursor.description][:-2]
-        return cursor.fetchall()
+        return self._ledger.execute(sql, values).fetchall()
 
 
 _DIFFERENT = """
@@ -92,11 +91,11 @@ _DIFFERENT = """
 """
 
 
-def count_wrong_ids(connection: sqlite3.Connection) -> int:
-    """Return how many calls are missing in the table of clients' ids, or are wrong there. Raises ``sqlite3.Error``."""
-    if not has_table(connection, "client_requests"):
+def count_wrong_ids(ledger: Ledger) -> int:
+    """Return how many calls are missing in the table of clients' ids, or are wrong there."""
+    if not has_table(ledger, "client_requests"):
         return 0
-    found: tuple[int] = connection.execute(f"SELECT count(*) FROM ({_DIFFERENT})").fetchone()  # noqa: S608
+    found: tuple[int] = ledger.execute(f"SELECT count(*) FROM ({_DIFFERENT}) AS different").fetchone()  # noqa: S608
     return found[0]
 
 

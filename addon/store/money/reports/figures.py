@@ -3,12 +3,12 @@
 They are the sums of ``tollgate usage``, from the same tables. Source: docs/ledger.md, docs/console.md.
 """
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.call_filter import Filter, join_conditions
 from addon.store.money.reports.distribution import add_buckets, find_percentile
 from addon.store.money.reports.sum_sources import (
@@ -79,7 +79,7 @@ type Groups = dict[tuple[str, ...], Figures]
 
 
 def read_figures(
-    connection: sqlite3.Connection,
+    ledger: Ledger,
     names: Sequence[str],
     wanted: Filter,
     step: Step | None = None,
@@ -94,18 +94,18 @@ def read_figures(
     needed = [*names, *wanted.columns()]
     days = find_days(needed, has_distributions=has_distributions) if step in (None, "day") else None
     hours = find_hours(needed, has_distributions=has_distributions)
-    parts: Iterable[Part] = split_time(connection, wanted, days, hours)
+    parts: Iterable[Part] = split_time(ledger, wanted, days, hours)
     if step == "5min":
         parts = [Part(ROWS, wanted.since or "", wanted.until or "~")]
     for part in parts:
         if part.begin < part.end:
-            _add_part(groups, connection, part, names, wanted, step, has_distributions=has_distributions)
+            _add_part(groups, ledger, part, names, wanted, step, has_distributions=has_distributions)
     return groups
 
 
 def _add_part(
     groups: Groups,
-    connection: sqlite3.Connection,
+    ledger: Ledger,
     part: Part,
     names: Sequence[str],
     wanted: Filter,
@@ -116,15 +116,14 @@ def _add_part(
     source = part.source
     within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
     where, values = join_conditions(wanted.conditions(of_rows=source is ROWS) | within)
-    # The plus keeps SQLite from reading all of an index in the order of the groups, for the rows of a short time.
-    columns = [f"{source.columns.get(name, f'+{name}')}" for name in names]
+    columns = [source.column(name) for name in names]
     if step:
         columns.insert(0, _step_of(source, step))
     sums = [source.sums[name] for name in SUMS]
     lists = list(source.buckets.values()) if has_distributions else []
     grouped = f"GROUP BY {', '.join(str(place + 1) for place in range(len(columns)))}" if columns else ""
     sql = f"SELECT {', '.join([*columns, *sums, *lists])} FROM {source.table} WHERE {where} {grouped}"  # noqa: S608
-    for row in connection.execute(sql, values):
+    for row in ledger.execute(sql, values):
         _add_row(groups, row, len(columns))
 
 
@@ -149,21 +148,20 @@ class KeyUse(NamedTuple):
     retail_nanousd: int
 
 
-def read_key_uses(
-    connection: sqlite3.Connection, since: str, workspace: str | None = None
-) -> dict[tuple[str, str], KeyUse]:
+def read_key_uses(ledger: Ledger, since: str, workspace: str | None = None) -> dict[tuple[str, str], KeyUse]:
     """Return what each key used since the moment ``since``, by workspace and key id."""
     uses: dict[tuple[str, str], KeyUse] = {}
     wanted = Filter(workspace, since=since)
-    for part in split_time(connection, wanted, None, KEY_HOURS):
+    for part in split_time(ledger, wanted, None, KEY_HOURS):
         source = part.source
         within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
         where, values = join_conditions(wanted.conditions(of_rows=source is ROWS) | within)
+        key = f"{source.column('workspace')}, {source.column('key_id')}"
         sql = (
-            f"SELECT +workspace, +key_id, substr(min({source.moment}), 1, 13), {source.sums['calls']},"  # noqa: S608
+            f"SELECT {key}, substr(min({source.moment}), 1, 13), {source.sums['calls']},"  # noqa: S608
             f" {source.sums['retail_nanousd']} FROM {source.table} WHERE {where} GROUP BY 1, 2"
         )
-        for *name, first_hour, calls, retail_nanousd in connection.execute(sql, values):
+        for *name, first_hour, calls, retail_nanousd in ledger.execute(sql, values):
             before = uses.get((name[0], name[1]), KeyUse(first_hour, 0, 0))
             uses[name[0], name[1]] = KeyUse(
                 min(before.first_hour, first_hour),
@@ -178,13 +176,14 @@ def _step_of(source: Source, step: Step) -> str:
     moment = source.moment
     match step:
         case "5min":
-            minute = f"CAST(substr({moment}, 15, 2) AS INTEGER)"
-            return f"printf('%s%02d', substr({moment}, 1, 14), {minute} - {minute} % 5)"
+            return f"substr({moment}, 1, 15) || CASE WHEN substr({moment}, 16, 1) < '5' THEN '0' ELSE '5' END"
         case "hour":
             return f"substr({moment}, 1, 13)"
         case "6h":
-            hour = f"CAST(substr({moment}, 12, 2) AS INTEGER)"
-            return f"printf('%s%02d', substr({moment}, 1, 11), {hour} - {hour} % 6)"
+            begins = " ".join(
+                f"WHEN substr({moment}, 12, 2) >= '{hour}' THEN '{hour}'" for hour in (18, 12, "06")
+            )
+            return f"substr({moment}, 1, 11) || CASE {begins} ELSE '00' END"
         case "day":
             return f"substr({moment}, 1, 10)"
 

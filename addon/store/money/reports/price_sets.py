@@ -1,9 +1,9 @@
 """Price sets as the ledger has them. Source: docs/ledger.md, "The table `prices`"."""
 
-import sqlite3
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.report import has_table
 from policies.price_set import PriceSet, hash_content
 
@@ -16,16 +16,16 @@ class StoredSet(NamedTuple):
     fault: str | None
 
 
-def read_price_sets(connection: sqlite3.Connection) -> Iterator[StoredSet]:
-    """Yield all price sets. Raises ``sqlite3.Error``."""
-    if has_table(connection, "prices"):
-        for name, content in connection.execute("SELECT hash, content FROM prices"):
+def read_price_sets(ledger: Ledger) -> Iterator[StoredSet]:
+    """Yield all price sets."""
+    if has_table(ledger, "prices"):
+        for name, content in ledger.execute("SELECT hash, content FROM prices"):
             yield _read(name, content)
 
 
-def find_price_set(connection: sqlite3.Connection, name: str) -> PriceSet | None:
-    """Return a set that is there, and as it was written. Raises ``sqlite3.Error``."""
-    row = connection.execute("SELECT content FROM prices WHERE hash = ?", (name,)).fetchone()
+def find_price_set(ledger: Ledger, name: str) -> PriceSet | None:
+    """Return a set that is there, and as it was written."""
+    row = ledger.execute("SELECT content FROM prices WHERE hash = ?", (name,)).fetchone()
     return _read(name, *row).prices if row else None
 
 

@@ -1,4 +1,4 @@
-"""Reports on calls, wallets and limits, read through a connection that can't write. Source: docs/ledger.md."""
+"""Reports on calls, wallets and limits, read through a ledger that can't be written. Source: docs/ledger.md."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from addon.store.money.holds import read_used
+from addon.store.money.ledger import NO_LIMIT, Cursor, Ledger, find_columns
 from addon.store.money.reports.call_filter import Filter, join_conditions
 from addon.store.money.reports.recent_calls import select_recent
 from addon.store.money.reports.totals import select_totals
@@ -34,26 +35,26 @@ def open_report(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def find_recent(connection: sqlite3.Connection, wanted: Filter, limit: int) -> Table:
+def find_recent(ledger: Ledger, wanted: Filter, limit: int) -> Table:
     """Return the newest calls with every column of the ledger, the newest first."""
-    return Table(*select_recent(connection, wanted, limit))
+    return Table(*select_recent(ledger, wanted, limit))
 
 
-def find_totals(connection: sqlite3.Connection, by: str, wanted: Filter, limit: int | None) -> Table:
+def find_totals(ledger: Ledger, by: str, wanted: Filter, limit: int | None) -> Table:
     """Return sums by one or two of ``GROUPS``. Times are sorted, newest first; other groups by cost, highest first."""
-    return _table(select_totals(connection, by, wanted, limit))
+    return _table(select_totals(ledger, by, wanted, limit))
 
 
 REFUSAL_COLUMNS = ("workspace", "key_id", "code", "count", "last_hour")
 
 
-def find_refusals(connection: sqlite3.Connection, wanted: Filter, limit: int | None) -> Table:
+def find_refusals(ledger: Ledger, wanted: Filter, limit: int | None) -> Table:
     """Return how often calls were refused, by workspace, key and code, with the newest hour; the most frequent first.
 
     Workspace and key are None where no valid key was sent. An hour counts if any moment of it is wanted. Of the filter
     only workspace, key and time apply.
     """
-    if not has_table(connection, "refusals"):
+    if not has_table(ledger, "refusals"):
         return Table(REFUSAL_COLUMNS, [])
     conditions = {
         "workspace = ?": wanted.workspace,
@@ -66,28 +67,29 @@ def find_refusals(connection: sqlite3.Connection, wanted: Filter, limit: int | N
         SELECT nullif(workspace, '') AS workspace, nullif(key_id, '') AS key_id, code, sum(count) AS count,
                max(hour) AS last_hour
         FROM refusals WHERE {" AND ".join(given) or "TRUE"} GROUP BY 1, 2, 3
-        ORDER BY 4 DESC, 5 DESC, 1, 2, 3 LIMIT ?
+        ORDER BY 4 DESC, 5 DESC, 1 NULLS FIRST, 2 NULLS FIRST, 3 LIMIT ?
     """  # noqa: S608
-    return _table(connection.execute(sql, (*given.values(), -1 if limit is None else limit)))
+    return _table(ledger.execute(sql, (*given.values(), NO_LIMIT if limit is None else limit)))
 
 
-def has_table(connection: sqlite3.Connection, name: str) -> bool:
+def has_table(ledger: Ledger, name: str) -> bool:
     """Return False for a later table, if an older version has used the ledger last, and no gateway has opened it."""
-    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchone() is not None
+    return ledger.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchone() is not None
 
 
 type ReadUsed = Callable[[Limit, str, str], CounterUse]
 """Returns how much of a limit is used, given the limit, the workspace and the key id."""
 
 
-def ledger_counters(connection: sqlite3.Connection) -> ReadUsed:
-    """Return a function that reads the counters in this file. Raise ``StoreUnavailable`` when Redis keeps them."""
-    (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
-    if redis_state is not None:
+def ledger_counters(ledger: Ledger) -> ReadUsed:
+    """Return a function that reads the counters in this ledger. Raise ``StoreUnavailable`` when Redis keeps them."""
+    # PostgreSQL never left them to Redis.
+    may_be_there = "redis_state" in find_columns(ledger, "ledger")
+    if may_be_there and ledger.execute("SELECT redis_state FROM ledger").fetchone() != (None,):
         raise StoreUnavailable(
             "the counters are in Redis; the next gateway that starts on this ledger takes them over"
         )
-    return lambda limit, workspace, key_id: run(connection, read_used([limit], workspace, key_id, SQLITE))[0]
+    return lambda limit, workspace, key_id: run(ledger, read_used([limit], workspace, key_id, SQLITE))[0]
 
 
 LIMIT_COLUMNS = (
@@ -151,7 +153,7 @@ def find_limits_of(
     )
 
 
-def count_holds(connection: sqlite3.Connection, wanted: Filter) -> int:
+def count_holds(ledger: Ledger, wanted: Filter) -> int:
     """Return how many calls are in flight, of all processes, by the holds in this file. Their time does not matter."""
     where, values = join_conditions(
         {
@@ -161,7 +163,7 @@ def count_holds(connection: sqlite3.Connection, wanted: Filter) -> int:
             "json_extract(interrupted_row, '$.provider') = ?": wanted.provider,
         }
     )
-    found: tuple[int] = connection.execute(f"SELECT count(*) FROM holds WHERE {where}", values).fetchone()  # noqa: S608
+    found: tuple[int] = ledger.execute(f"SELECT count(*) FROM holds WHERE {where}", values).fetchone()  # noqa: S608
     return found[0]
 
 
@@ -189,9 +191,7 @@ def find_balances(read_used: ReadUsed, workspaces: Iterable[str]) -> Table:
     return Table(("workspace", "balance_nanousd", "held_nanousd", "left_nanousd"), rows)
 
 
-def find_entries(
-    connection: sqlite3.Connection, workspace: str, limit: int, before: WalletEntry | None = None
-) -> Table:
+def find_entries(ledger: Ledger, workspace: str, limit: int, before: WalletEntry | None = None) -> Table:
     """Return the newest entries of a wallet with every column of the table, the newest first.
 
     With ``before``, return only entries that are older than this one.
@@ -201,19 +201,19 @@ def find_entries(
         SELECT * FROM wallet_entries WHERE workspace = ? AND (created_at, id) < (?, ?)
         ORDER BY created_at DESC, id DESC LIMIT ?
     """
-    return _table(connection.execute(sql, (workspace, *place, limit)))
+    return _table(ledger.execute(sql, (workspace, *place, limit)))
 
 
-def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | None:
+def find_entry(ledger: Ledger, entry_id: str) -> WalletEntry | None:
     """Return one entry of a wallet, None when it does not exist."""
-    row = connection.execute(
+    row = ledger.execute(
         "SELECT id, created_at, workspace, amount_nanousd, reference FROM wallet_entries WHERE id = ?",
         (entry_id,),
     ).fetchone()
     return row and WalletEntry(row[0], datetime.fromisoformat(row[1]), *row[2:])
 
 
-def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
+def count_rows(ledger: Ledger) -> dict[str, int]:
     """Return how many calls, wallet entries, wallets, counters, holds, price sets and refusals the file has."""
     counts = {
         "calls": "SELECT count(*) FROM usage",
@@ -222,14 +222,14 @@ def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
         "counters": "SELECT count(*) FROM spend",
         "holds": "SELECT count(*) FROM holds",
     }
-    if has_table(connection, "prices"):
+    if has_table(ledger, "prices"):
         counts["price_sets"] = "SELECT count(*) FROM prices"
-    if has_table(connection, "refusals"):
+    if has_table(ledger, "refusals"):
         counts["refusals"] = "SELECT coalesce(sum(count), 0) FROM refusals"
-    if has_table(connection, "audit"):
+    if has_table(ledger, "audit"):
         counts["audit_lines"] = "SELECT count(*) FROM audit"
-    return {name: connection.execute(sql).fetchone()[0] for name, sql in counts.items()}
+    return {name: ledger.execute(sql).fetchone()[0] for name, sql in counts.items()}
 
 
-def _table(cursor: sqlite3.Cursor) -> Table:
+def _table(cursor: Cursor) -> Table:
     return Table([column[0] for column in cursor.description], cursor.fetchall())

@@ -3,10 +3,10 @@
 Source: docs/ledger.md, docs/decisions/triggers-keep-the-rollups.md.
 """
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.sums.rollup_schema import AFTER_ALL, bucket_of
 from addon.store.money.sums.rollups import DAY_DIGITS, HOUR_DIGITS, Progress, read_progress
@@ -36,13 +36,20 @@ class Source(NamedTuple):
     sums: Mapping[str, str]
     buckets: Mapping[str, str]
 
+    def column(self, name: str) -> str:
+        """Return the SQL of a column that calls are grouped by.
+
+        It is an expression: else SQLite reads all of an index in the order of the groups, for the rows of a short time.
+        """
+        return self.columns.get(name) or f"coalesce({name}, '')"
+
 
 _NAMES: Final = frozenset({"workspace", "key_id", "model_slug", "provider", "mode", "status_class"})
 DURATIONS: Final = ("first_byte_ms", "duration_ms")
 """The columns whose distributions can be read."""
 
 _KEPT: Final = {name: f"sum({name})" for name in SUMS} | {
-    "failed_calls": "sum(iif(status_class >= '4', calls, 0))"
+    "failed_calls": "coalesce(sum(calls) FILTER (WHERE status_class >= '4'), 0)"
 }
 _LISTED: Final = {name: f"group_concat({name.removesuffix('_ms')}_buckets)" for name in DURATIONS}
 _DAY_OF_HOUR: Final = {"day": f"substr(hour, 1, {DAY_DIGITS})"}
@@ -56,7 +63,7 @@ ROWS: Final = Source(
         "status_class": "(status / 100) || 'xx'",
     },
     _KEPT
-    | {"calls": "count(*)", "failed_calls": "sum(status >= 400)"}
+    | {"calls": "count(*)", "failed_calls": "count(*) FILTER (WHERE status >= 400)"}
     | {name: f"coalesce(sum({name}), 0)" for name in ("prompt_tokens", "cached_tokens", "completion_tokens")},
     {name: f"group_concat(iif({name} IS NULL, NULL, {bucket_of(name)}))" for name in DURATIONS},
 )
@@ -94,15 +101,13 @@ class Part(NamedTuple):
     end: str
 
 
-def split_time(
-    connection: sqlite3.Connection, wanted: Filter, days: Source | None, hours: Source = HOURS
-) -> Iterator[Part]:
+def split_time(ledger: Ledger, wanted: Filter, days: Source | None, hours: Source = HOURS) -> Iterator[Part]:
     """Return the parts of the wanted time: whole days, the whole hours around them, and rows for the rest.
 
     The parts leave no gap and do not overlap. A part may be empty. ``hours`` is a table by hour. Where it does not
     cover an hour, ``HOURS`` does.
     """
-    progress = read_progress(connection)
+    progress = read_progress(ledger)
     begin, end = wanted.since or "", wanted.until or AFTER_ALL
     if wanted.needs_rows:
         yield Part(ROWS, begin, end)

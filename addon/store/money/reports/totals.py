@@ -3,12 +3,12 @@
 Source: docs/ledger.md, docs/decisions/triggers-keep-the-rollups.md.
 """
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
+from addon.store.money.ledger import NO_LIMIT, Cursor, Ledger
 from addon.store.money.reports.call_filter import Filter, join_conditions
 from addon.store.money.reports.sum_sources import ROWS, SUMS, Part, find_days, find_hours, split_time
 
@@ -40,25 +40,23 @@ def columns_of(by: str) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(GROUPS[one] for one in split_groups(by))))
 
 
-def select_totals(
-    connection: sqlite3.Connection, by: str, wanted: Filter, limit: int | None
-) -> sqlite3.Cursor:
+def select_totals(ledger: Ledger, by: str, wanted: Filter, limit: int | None) -> Cursor:
     """Return sums by one or two of ``GROUPS``: those of the first are in order, and within them those of the second."""
     names = columns_of(by)
     selects, values = [], list[str]()
     needed = [*names, *wanted.columns()]
     days = None if "hour" in names else find_days(needed)
-    for part in split_time(connection, wanted, days, find_hours(needed)):
+    for part in split_time(ledger, wanted, days, find_hours(needed)):
         sql, of_part = select_part(part, names, wanted)
         selects.append(sql)
         values += of_part
     listed = ", ".join(names)
     grouped = (
         f"SELECT {listed}, {', '.join(f'sum({name}) AS {name}' for name in SUMS)}"  # noqa: S608
-        f" FROM ({' UNION ALL '.join(selects)}) GROUP BY {listed}"
+        f" FROM ({' UNION ALL '.join(selects)}) AS part GROUP BY {listed}"
     )
-    sql = f"SELECT * FROM ({grouped}) ORDER BY {_order(by)} LIMIT ?"  # noqa: S608
-    return connection.execute(sql, (*values, -1 if limit is None else limit))
+    sql = f"SELECT * FROM ({grouped}) AS grouped ORDER BY {_order(by)} LIMIT ?"  # noqa: S608
+    return ledger.execute(sql, (*values, NO_LIMIT if limit is None else limit))
 
 
 def _order(by: str) -> str:
@@ -86,8 +84,7 @@ def select_part(
     source = part.source
     within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
     where, values = join_conditions(wanted.conditions(of_rows=source is ROWS) | within)
-    # The plus keeps SQLite from reading all of an index in the order of the groups, for the rows of a short time.
-    columns = [f"{source.columns.get(name, f'+{name}')} AS {name}" for name in names]
+    columns = [f"{source.column(name)} AS {name}" for name in names]
     sums = [f"{source.sums[name]} AS {name}" for name in summed]
     groups = ", ".join(str(place + 1) for place in range(len(names)))
     return (

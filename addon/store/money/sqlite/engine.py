@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 from addon.store.money.engine import HOLDS, Asked, Row, Rows, Statement, Step, Table
+from addon.store.money.ledger import Ledger
 from addon.store.money.rows import USAGE, WAS_INTERRUPTED
 from policies.limits import EVER, LIMITS_OF_KEYS, Counter, period_end, period_start
 from policies.spend import CounterUse
@@ -14,12 +15,12 @@ KEPT_BATCHES: Final = 1_000
 """How many ids of batches of refusals are kept. A batch is written again within seconds, or never."""
 
 
-def run[T](connection: sqlite3.Connection, step: Step[T]) -> T:
-    """Run a step, in the caller's transaction, and return its answer. Raises ``sqlite3.Error``."""
+def run[T](ledger: Ledger, step: Step[T]) -> T:
+    """Run a step, in the caller's transaction, and return its answer."""
     try:
         asked = next(step)
         while True:
-            asked = step.send([_execute(connection, one) for one in asked])
+            asked = step.send([_execute(ledger, one) for one in asked])
     except StopIteration as ended:
         answer: T = ended.value
         return answer
@@ -31,8 +32,8 @@ class Change(Statement):
     __slots__ = ()
 
 
-def _execute(connection: sqlite3.Connection, one: Statement) -> Rows:
-    cursor = connection.execute(*one)
+def _execute(ledger: Ledger, one: Statement) -> Rows:
+    cursor = ledger.execute(*one)
     if type(one) is Change:
         return ((one.values[0],),) if cursor.rowcount else ()
     return cursor.fetchall()

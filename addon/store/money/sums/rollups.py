@@ -7,6 +7,7 @@ import sqlite3
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from addon.store.money.ledger import Ledger
 from addon.store.money.sqlite.client_request_schema import CLIENT_REQUEST_BUILD
 from addon.store.money.sums.rollup_schema import (
     AFTER_ALL,
@@ -39,20 +40,20 @@ class Progress(NamedTuple):
 _NOT_BUILT = Progress(AFTER_ALL, "")
 
 
-def read_progress(connection: sqlite3.Connection) -> Progress:
-    """Return how far the rollups are built. Raises ``sqlite3.Error``."""
-    if not has_rollups(connection):
+def read_progress(ledger: Ledger) -> Progress:
+    """Return how far the rollups are built."""
+    if not has_rollups(ledger):
         return _NOT_BUILT
     # An earlier version has no column ``days_from``: its tables cover the rows from the first one on. A version
     # without ``client_ids_from`` has no table of them, and no one looks there.
-    return Progress(*connection.execute("SELECT * FROM rollup_progress").fetchone())
+    return Progress(*ledger.execute("SELECT * FROM rollup_progress").fetchone())
 
 
-def has_rollups(connection: sqlite3.Connection) -> bool:
+def has_rollups(ledger: Ledger) -> bool:
     """Return False for a ledger that an older version has used last, before a gateway has opened it."""
     names = [table.name for table in TABLES]
     sql = f"SELECT count(*) FROM sqlite_schema WHERE name IN ({', '.join('?' * len(names))})"  # noqa: S608
-    return bool(connection.execute(sql, names).fetchone()[0] == len(names))
+    return bool(ledger.execute(sql, names).fetchone()[0] == len(names))
 
 
 def is_behind(connection: sqlite3.Connection, now: datetime) -> bool:
