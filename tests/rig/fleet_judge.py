@@ -37,6 +37,8 @@ class Verdict:
     lost_rows: int = 0
     interrupted: int = 0
     unbilled_nanousd: int = 0
+    interrupted_nanousd: Counter[str] = field(default_factory=Counter)
+    """What calls cost that were interrupted, by workspace. Nobody pays it, so as much may be spent again."""
     overspent_nanousd: int = 0
 
 
@@ -122,6 +124,7 @@ def _compare_rows(
         elif mine[0]["error_code"] == INTERRUPTED and gateway_of.get(name) in allowed.gateways_killed:
             verdict.interrupted += 1
             verdict.unbilled_nanousd += cost
+            verdict.interrupted_nanousd[mine[0]["workspace"]] += cost
         elif mine[0]["retail_nanousd"] != cost:
             yield (
                 f"{name}: the provider counted {cost}, the row {mine[0]['retail_nanousd']}"
@@ -181,7 +184,7 @@ def _compare_budgets(
             for one in answers
             if one.workspace == name and any(since < one.ended_s <= until for since, until in allowed.forgot)
         )
-        if over > forgotten:
+        if over > forgotten + verdict.interrupted_nanousd[name]:
             yield f"budget of {name}: {over} nano-USD more than {budget} were spent"
 
 
