@@ -11,6 +11,7 @@ import msgspec
 
 from addon.store.money.engine import HOLDS, Asked, Row, Rows, Statement, Table
 from addon.store.money.postgres.schema import SCHEMA
+from addon.store.money.postgres.sum_schema import COUNTER_PARTS
 from addon.store.money.rows import USAGE
 from policies.exchange import INTERRUPTED
 from policies.limits import period_end, period_start
@@ -119,9 +120,12 @@ def _update(table: Table, where: str) -> str:
 
 
 _READ_USED: Final = f"""
-    SELECT coalesce(spend.spent_nanousd, 0), coalesce(spend.requests, 0), held.nanousd, held.calls
+    SELECT spent.nanousd, spent.requests, held.nanousd, held.calls
     FROM {_from_json("place", "scope", "period", "workspace", "key_id", "begins", "ends", "except_id")}
-    LEFT JOIN spend ON spend.scope = given.scope AND spend.period = given.period
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(spent_nanousd), 0)::bigint AS nanousd, coalesce(sum(requests), 0)::bigint AS requests
+        FROM {COUNTER_PARTS} AS part WHERE part.scope = given.scope AND part.period = given.period
+    ) AS spent
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(amount_nanousd), 0)::bigint AS nanousd, count(*) AS calls FROM holds
         WHERE holds.workspace = given.workspace AND (given.key_id IS NULL OR holds.key_id = given.key_id)
@@ -142,13 +146,13 @@ _FIND_HOLDS: Final = (
 )
 _RELEASE: Final = "DELETE FROM holds WHERE id = ANY(?)"
 _COUNT: Final = f"""
-    INSERT INTO spend (scope, period, spent_nanousd, requests)
-    SELECT scope, period, spent_nanousd, requests
+    INSERT INTO {COUNTER_PARTS} (scope, period, spent_nanousd, requests, writer)
+    SELECT scope, period, spent_nanousd, requests, pg_backend_pid()
     FROM {_from_json("scope", "period", "spent_nanousd", "requests")}
     ORDER BY scope COLLATE "C", period COLLATE "C"
-    ON CONFLICT (scope, period) DO UPDATE
-    SET spent_nanousd = spend.spent_nanousd + excluded.spent_nanousd,
-        requests = spend.requests + excluded.requests
+    ON CONFLICT (scope, period, writer) DO UPDATE
+    SET spent_nanousd = {COUNTER_PARTS}.spent_nanousd + excluded.spent_nanousd,
+        requests = {COUNTER_PARTS}.requests + excluded.requests
 """  # noqa: S608
 _NOTE_BATCH: Final = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id"
 _COUNT_REFUSALS: Final = f"""

@@ -9,6 +9,7 @@ import logging
 import re
 import secrets
 from collections.abc import Hashable, Sequence
+from datetime import date
 from functools import partial
 from itertools import batched, chain
 from typing import Final
@@ -24,6 +25,7 @@ from addon.store.money.pending_writes import log_lost_row
 from addon.store.money.postgres.connection import Connection
 from addon.store.money.postgres.engine import POSTGRES
 from addon.store.money.postgres.leases import Leases
+from addon.store.money.postgres.merging import Merger
 from addon.store.money.postgres.recent import RecentCalls
 from addon.store.money.postgres.schema import partition
 from addon.store.money.postgres.tables import prepare
@@ -54,11 +56,12 @@ class PostgresMoney(Money):
         super().__init__(POSTGRES, secrets.token_hex(12), NEVER_WRITABLE, clock)
         self._recent = RecentCalls(clock)
         self._transactions = Transactions(url, clock, self._greet)
+        self._merger = Merger(url, clock)
         self._leases = Leases(self._transactions, self._owner, clock, self._recent.last)
         self._healing: asyncio.Task[None] | None = None
         self._looked_s = float("-inf")
         self._strangers: frozenset[str] = frozenset()
-        self._ledger_id = ""
+        self._ledger_id, self._prepared_on = "", date.min
         self._is_open = True
 
     async def _do[Thing, Answer](
@@ -134,6 +137,7 @@ class PostgresMoney(Money):
             if ended:
                 log.warning("%d calls of a gateway that ended were interrupted", ended)
         await self._write_refusals()
+        await self._merger.step()
 
     async def _look_for_warnings(self) -> None:
         """Look, once a minute, whether what PostgreSQL acknowledges is safe."""
@@ -164,12 +168,15 @@ class PostgresMoney(Money):
             self._log_lost(str(error))
         if self._healing:
             await asyncio.wait({self._healing})
+        await self._merger.close()
         await self._transactions.close()
 
     async def _prepare(self) -> None:
-        """Create what is missing, once."""
-        if not self._ledger_id:
-            self._ledger_id = await prepare(self._transactions, self._clock.now().date())
+        """Create what is missing, and each day the partitions of the next months."""
+        today = self._clock.now().date()
+        if today != self._prepared_on:
+            self._ledger_id = await prepare(self._transactions, today)
+            self._prepared_on = today
 
     async def _greet(self, connection: Connection) -> None:
         await self._leases.greet(connection)

@@ -4,15 +4,19 @@ Text is compared byte by byte, as SQLite does. ``usage`` has a partition for eac
 fixed when the call is held. So its key is the id with that time, and an old month can be dropped at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
+from addon.store.money.postgres.archive_tables import ARCHIVE_TABLES
 from addon.store.money.postgres.compat import COMPAT
 from addon.store.money.postgres.side_schema import SIDE_SCHEMA
+from addon.store.money.postgres.sum_schema import SUM_SCHEMA
 from addon.store.money.price_set_schema import NOT_KEPT
 from addon.store.money.sqlite.early_migration_steps import LARGEST
 
+TABLES_LOCK: Final = "hashtextextended('tollgate:tables', 0)"
+"""The advisory lock of who changes tables."""
 MONTHS_AHEAD: Final = 3
 """How many partitions are made before their month begins."""
 
@@ -105,15 +109,6 @@ SCHEMA: Final = (
     """,
     "CREATE INDEX holds_in_flight ON holds (workspace)",
     f"""
-    CREATE TABLE spend (
-        scope {_TEXT} NOT NULL,
-        period {_TEXT} NOT NULL,
-        spent_nanousd bigint NOT NULL,
-        requests bigint NOT NULL CHECK (requests >= 0),
-        PRIMARY KEY (scope, period)
-    ) WITH (fillfactor = 50)
-    """,
-    f"""
     CREATE TABLE prices (
         hash {_TEXT} PRIMARY KEY,
         first_at {_TEXT} NOT NULL,
@@ -132,16 +127,50 @@ SCHEMA: Final = (
     )
     """,
     f"CREATE TABLE refusal_batches (id {_TEXT} PRIMARY KEY, written_at timestamptz NOT NULL DEFAULT now())",
-    f"CREATE TABLE ledger (id {_TEXT} NOT NULL, min_reader bigint NOT NULL)",
-    "INSERT INTO ledger VALUES (replace(gen_random_uuid()::text, '-', ''), 1)",
+    # ``version`` counts the migrations that were applied. ``archived_month`` is of files of archives alone.
+    f"""
+    CREATE TABLE ledger (
+        id {_TEXT} NOT NULL, min_reader bigint NOT NULL, version bigint NOT NULL, archived_month {_TEXT}
+    )
+    """,
+    "INSERT INTO ledger VALUES (replace(gen_random_uuid()::text, '-', ''), 1, 0, NULL)",
     f"CREATE TABLE leases (owner {_TEXT} PRIMARY KEY, renewed_at timestamptz NOT NULL, renewals bigint NOT NULL)",
     *COMPAT,
     *SIDE_SCHEMA,
+    *ARCHIVE_TABLES,
+    *SUM_SCHEMA,
+    # A partition is attached, which waits for no report that reads ``usage``, and lets no call wait.
+    f"""
+    CREATE FUNCTION make_partition(month text, next_month text) RETURNS void LANGUAGE plpgsql
+    AS $$
+    DECLARE partition text := 'usage_' || replace(month, '-', '_');
+    BEGIN
+        IF to_regclass(partition) IS NOT NULL THEN RETURN; END IF;
+        PERFORM pg_advisory_xact_lock({TABLES_LOCK});
+        IF to_regclass(partition) IS NOT NULL THEN RETURN; END IF;
+        EXECUTE format('CREATE TABLE %I (LIKE usage INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', partition);
+        EXECUTE format(
+            'ALTER TABLE usage ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', partition, month, next_month
+        );
+    END
+    $$
+    """,
 )
 """The statements that create everything but the partitions, in order."""
 
-READER: Final = 1
-"""What this version reads. One whose number is below ``ledger.min_reader`` does not start."""
+
+class Migration(NamedTuple):
+    """A change of the tables. It only adds, so that gateways of the version before go on while it is made.
+
+    ``min_reader`` is the number of the first migration that a version must know to work on the tables afterwards.
+    """
+
+    statements: Sequence[str]
+    min_reader: int = 1
+
+
+MIGRATIONS: Final = (Migration(SCHEMA),)
+"""The migrations, numbered from 1 on. A released one is never edited; a new one follows it."""
 
 
 def partitions(today: date) -> Iterable[str]:
@@ -155,11 +184,7 @@ def partitions(today: date) -> Iterable[str]:
 def partition(month: str) -> str:
     """Return the statement that creates the partition of a month ("2026-11") where it is missing."""
     first = date.fromisoformat(f"{month}-01")
-    name = f"usage_{first:%Y_%m}"
-    return (
-        f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF usage"
-        f" FOR VALUES FROM ('{first:%Y-%m}') TO ('{_next(first):%Y-%m}')"
-    )
+    return f"SELECT make_partition('{first:%Y-%m}', '{_next(first):%Y-%m}')"
 
 
 def _next(first: date) -> date:

@@ -24,7 +24,7 @@ CATALOG: Final = (
     SELECT CASE WHEN relkind IN ('i', 'I') THEN 'index' ELSE 'table' END AS type, relname::text AS name,
         coalesce(indrelid::regclass, pg_class.oid::regclass)::text AS tbl_name
     FROM pg_class LEFT JOIN pg_index ON indexrelid = pg_class.oid
-    WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'i', 'I')
+    WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v', 'i', 'I')
     UNION ALL
     SELECT 'trigger', tgname::text, relname::text FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
     WHERE relnamespace = current_schema()::regnamespace AND NOT tgisinternal AND tgenabled <> 'D'

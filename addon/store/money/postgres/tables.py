@@ -1,39 +1,54 @@
-"""The tables in PostgreSQL: made by the first process that comes, and checked by each later one."""
+"""The tables in PostgreSQL: made by the first process that comes, and checked and completed by each later one."""
 
 from collections.abc import Sequence
 from datetime import date
-from typing import Final
+from typing import Final, NamedTuple
 
 from addon.store.money.engine import Last, Statement, Step
-from addon.store.money.postgres.schema import READER, SCHEMA, partitions
+from addon.store.money.postgres.schema import MIGRATIONS, TABLES_LOCK, Migration, partitions
 from addon.store.money.postgres.transactions import Transactions
 from addon.store.protocol import StoreUnavailable
 
 _CREATION_TIMEOUT_S: Final = 10.0
-_LOCK: Final = Statement("SELECT pg_advisory_xact_lock(hashtextextended('tollgate:tables', 0))")
+_TIMEOUT: Final = Statement(f"SET LOCAL statement_timeout = {round(_CREATION_TIMEOUT_S * 1000)}")
+_LOCK: Final = Statement(f"SELECT pg_advisory_xact_lock({TABLES_LOCK})")
 _EXISTS: Final = Statement("SELECT to_regclass('ledger') IS NOT NULL")
 _ENCODING: Final = Statement("SELECT current_setting('server_encoding')")
+_VERSION: Final = Statement("SELECT id, min_reader, version FROM ledger")
+_NOTE: Final = "UPDATE ledger SET version = ?, min_reader = greatest(min_reader, ?)"
 
 
-async def prepare(transactions: Transactions, today: date) -> str:
-    """Create the tables where they are missing, and the partitions of the next months. Return the ledger's id.
+class _Wanted(NamedTuple):
+    today: date
+    migrations: Sequence[Migration]
 
-    Raise ``StoreUnavailable`` when the server can't be used, or its tables belong to a newer version.
+
+async def prepare(
+    transactions: Transactions, today: date, migrations: Sequence[Migration] = MIGRATIONS
+) -> str:
+    """Apply the migrations that are missing, and make the partitions of the next months. Return the ledger's id.
+
+    Raise ``StoreUnavailable`` when the server can't be used, or its tables need a newer version.
     """
-    ledger_id, min_reader = await transactions.do(_prepare, today, "tables", timeout_s=_CREATION_TIMEOUT_S)
-    if min_reader > READER:
-        raise StoreUnavailable("PostgreSQL: a newer version of Tollgate has changed its tables")
-    return ledger_id
+    wanted = _Wanted(today, migrations)
+    return await transactions.do(_prepare, wanted, "tables", timeout_s=_CREATION_TIMEOUT_S)
 
 
-def _prepare(days: Sequence[date]) -> Step[Sequence[tuple[str, int]]]:
-    [today] = days
-    _, [[encoding]] = yield [_LOCK, _ENCODING]
+def _prepare(asked: Sequence[_Wanted]) -> Step[Sequence[str]]:
+    [(today, migrations)] = asked
+    _, [[encoding]], _ = yield [_LOCK, _ENCODING, _TIMEOUT]
     if encoding != "UTF8":
         raise StoreUnavailable(f"PostgreSQL: the encoding of the database is {encoding}, and must be UTF8")
     [[[exists]]] = yield [_EXISTS]
-    made = [Statement(sql) for sql in partitions(today)]
-    if not exists:
-        made[:0] = [Statement(sql) for sql in SCHEMA]
-    *_, [[ledger_id, min_reader]] = yield Last([*made, Statement("SELECT id, min_reader FROM ledger")])
-    return [(ledger_id, min_reader)]
+    if exists:
+        [[[_, min_reader, version]]] = yield [_VERSION]
+        if min_reader > len(migrations):
+            raise StoreUnavailable("PostgreSQL: a newer version of Tollgate has changed its tables")
+    else:
+        version = 0
+    missing = [Statement(sql) for migration in migrations[version:] for sql in migration.statements]
+    if missing:
+        min_reader = max(migration.min_reader for migration in migrations)
+        missing.append(Statement(_NOTE, (len(migrations), min_reader)))
+    *_, [[ledger_id, *_]] = yield Last([*missing, *(Statement(sql) for sql in partitions(today)), _VERSION])
+    return [ledger_id]

@@ -123,6 +123,11 @@ def bucket_of(duration: str) -> str:
     return f"CASE {cases} ELSE '{BUCKETS - 1}' END"
 
 
+def add_up(value: str) -> str:
+    """Return the SQL, for any engine, that adds up an expression of ``sums``. A condition, in brackets, counts as 1."""
+    return f"sum(iif({value}, 1, 0))" if value.startswith("(") else f"sum({value})"
+
+
 def _short_bucket_of(duration: str) -> str:
     """Return SQL with the result of ``bucket_of`` that takes ten times as long, for what happens seldom.
 

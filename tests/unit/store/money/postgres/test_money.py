@@ -155,7 +155,7 @@ async def test_who_lost_its_row_finds_it_without_a_new_connection(
 ) -> None:
     await _settle(money, "lost")
     location.select(
-        "WITH gone AS (DELETE FROM usage), void AS (DELETE FROM spend),"
+        "WITH gone AS (DELETE FROM usage), void AS (DELETE FROM spend_parts),"
         " unpaid AS (DELETE FROM wallet_entries) SELECT 1 AS one"
     )
     await money.maintain()
