@@ -17,6 +17,7 @@ from addon.commands.readers import load_served_settings, open_ledger
 from addon.settings.alert_target import AlertTarget
 from addon.settings.egress_proxy import EgressProxy
 from addon.settings.settings import load_conf
+from addon.store.backends import find_ledger
 from addon.store.money.alerts import list_alerts
 
 LIST_ROWS = 20
@@ -65,6 +66,6 @@ async def _send(target: AlertTarget, proxy: EgressProxy | None) -> Outcome:
 @conf_option
 def list_(limit: int, form: Form, conf_file: Path) -> None:
     """Show the events that wait, and then those that were sent or given up, the newest first."""
-    with report_errors(), open_ledger(load_conf(conf_file).paths.database) as ledger:
+    with report_errors(), open_ledger(find_ledger(load_conf(conf_file))) as ledger:
         table = list_alerts(ledger, limit)
     echo_table(table, form, "There was no alert yet.", optional=("ended_at", "next_at", "id"))

@@ -10,8 +10,10 @@ from typing import Final
 import click
 
 from addon.edits.recording import ChangeRecord, Recording
+from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import describe_error
 from addon.settings.settings import load_conf
+from addon.store.backends import find_ledger
 from addon.store.money.audit.audit import AuditLine
 from addon.store.money.audit.audit_evidence import find_folder
 from addon.store.money.audit.audit_spool import AuditSpool
@@ -40,8 +42,9 @@ class CommandRecord:
     With ``must_not_stop``, a change is made even if it can't be noted. A warning says so.
     """
 
-    def __init__(self, ledger: Path, action: str, *, must_not_stop: bool = False) -> None:
-        self._spool = AuditSpool(ledger)
+    def __init__(self, conf: ProxyConf, action: str, *, must_not_stop: bool = False) -> None:
+        self._conf = conf
+        self._spool = AuditSpool(conf.paths.database)
         self._action = action
         self._must_not_stop = must_not_stop
         self._has_changed = False
@@ -76,7 +79,7 @@ class CommandRecord:
 
     def _drain(self) -> None:
         try:
-            self._spool.drain(_DRAIN_TIMEOUT_S)
+            self._spool.drain(find_ledger(self._conf), _DRAIN_TIMEOUT_S)
         except (OSError, StoreUnavailable) as error:
             if not self._has_changed:
                 return  # What failed has said so itself.
@@ -86,4 +89,4 @@ class CommandRecord:
 
 def record_in(conf_file: Path, action: str, *, must_not_stop: bool = False) -> CommandRecord:
     """Return the ``Record`` of a command in the ledger that a proxy.conf names. Raises ``SettingsError``."""
-    return CommandRecord(load_conf(conf_file).paths.database, action, must_not_stop=must_not_stop)
+    return CommandRecord(load_conf(conf_file), action, must_not_stop=must_not_stop)

@@ -55,7 +55,7 @@ class ModelsFile:
         loaded = SettingsFiles(self._conf_file, overlay={self.path: text}).load()
         lines = [summary, *map(str, make_diff(self.text, text))]
         evidence = file_evidence(self.path, self._before, text)
-        record = CommandRecord(loaded.conf.paths.database, action)
+        record = CommandRecord(loaded.conf, action)
         with record(ChangeRecord("\n".join(lines), evidence)):
             replace_unchanged(self.path, text, self._before)
         return loaded

@@ -20,6 +20,7 @@ from addon.settings.errors import SettingsError, shorten_name, suggest_name
 from addon.settings.file_content import MAX_FILE_BYTES, decode_text, describe_error
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
+from addon.store.backends import find_ledger
 from addon.store.money.reports.archived_calls import find_missing
 from addon.store.money.reports.model_calls import select_model_calls
 from addon.text.masking import mask_credentials
@@ -215,7 +216,7 @@ def _load_tried(settings: Settings, conf_file: Path, tried_file: Path) -> Settin
 
 def _measure(before: Settings, after: Settings, since: str) -> Effect:
     slugs = find_changed(before.models, after.models)
-    with open_ledger(before.conf.paths.database) as ledger:
+    with open_ledger(find_ledger(before.conf)) as ledger:
         note_missing(find_missing(ledger, since, None))
         rows = select_model_calls(ledger, slugs, since, COLUMNS)
         return measure_effect(rows, before.models, after.models)

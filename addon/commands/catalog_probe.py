@@ -18,7 +18,7 @@ from addon.commands.catalog_probe_calls import (
     probe,
     why_skipped,
 )
-from addon.commands.errors import report_errors, report_ledger_errors, unknown_workspace_error
+from addon.commands.errors import report_errors, unknown_workspace_error
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, format_table, pluralize
 from addon.commands.readers import load_served_settings
@@ -94,8 +94,7 @@ def probe_models(
         planned = plan_calls([one for one in models if why_skipped(one) is None], full_cap=full_cap)
         if planned and not yes:
             _ask(planned, bound_nanousd)
-        with report_ledger_errors(settings.conf.paths.database):
-            done = asyncio.run(probe(settings, workspace, planned, bound_nanousd)) if planned else []
+        done = asyncio.run(probe(settings, workspace, planned, bound_nanousd)) if planned else []
     skipped = [Probe(one.slug, None, "skipped", why) for one in models if (why := why_skipped(one))]
     click.echo(_format([*done, *skipped], bound_nanousd, form), nl=form != "csv")
     if any(one.result == "failed" for one in done):

@@ -16,8 +16,8 @@ from addon.calls.chat_request import parse_chat_request
 from addon.runtime.listening import base_url, bind
 from addon.settings.api_keys import hash_key, make_key
 from addon.settings.settings import Settings
+from addon.store.backends import find_ledger
 from addon.store.money.reports.calls_by_id import find_call
-from addon.store.money.reports.report import open_report
 from addon.text.masking import mask_credentials
 from policies.model import Credential, Key, Model, Workspace
 from policies.money import PICOUSD_PER_NANOUSD
@@ -177,7 +177,7 @@ class _Gateway:
 
     def _read_row(self, call_id: str) -> dict[str, Any] | None:
         """Return the row of a call."""
-        with open_report(self._conf.paths.database) as ledger:
+        with find_ledger(self._conf).read() as ledger:
             found = find_call(ledger, call_id)
         return found[0].records()[0] if found else None
 

@@ -23,6 +23,7 @@ from addon.explain.explanation import Explanation, explain
 from addon.explain.hints import BUILT_IN_HINT, may_lack_keys, serves_built_in
 from addon.explain.records import make_explanation_record
 from addon.settings.settings import Settings
+from addon.store.backends import find_ledger
 from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.text.table_formats import format_json
 from policies.model import Key, Workspace
@@ -51,7 +52,7 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
         settings = load_served_settings(conf_file)
         workspace, key = _find_caller(settings, workspace_id, key_id)
         content = _read_body(file, settings.conf.limits.max_request_bytes + 1)
-        with open_ledger(settings.conf.paths.database) as ledger:
+        with open_ledger(find_ledger(settings.conf)) as ledger:
             counted, credits = find_counted(ledger), find_last_credits(ledger, [workspace.id])
             explanation = explain(make_admitted_call(settings, workspace, key), content, counted, credits)
     hints = _find_hints(explanation, settings, workspace)

@@ -56,7 +56,8 @@ def move_gateway(old: Path, new: Path, make: Callable[[set[str]], None]) -> str:
         for file in source.files:
             _move(file, new / file.relative_to(old), undo, is_copy=file in tracked)
         # The log has moved with the ledger. The new proxy.conf makes the move, so its evidence is that file.
-        record = CommandRecord(new / find_place(conf.paths.database, old), "init")
+        moved = {"database": new / find_place(conf.paths.database, old)}
+        record = CommandRecord(conf.model_copy(update={"paths": conf.paths.model_copy(update=moved)}), "init")
         with record(_record_move(source, new)), ExitStack() as unwrite:
             for file, text in source.texts.items():
                 _write(new / file.relative_to(old), text, unwrite)

@@ -15,6 +15,7 @@ from addon.commands.ledger_forget import forget
 from addon.commands.ledger_reconcile import reconcile
 from addon.commands.ledger_verify import describe_counts, verify
 from addon.commands.options import conf_option
+from addon.commands.readers import require_file
 from addon.edits.recording import ChangeRecord
 from addon.settings.settings import load_conf
 from addon.store.money.audit.audit_chain import read_chain
@@ -40,7 +41,8 @@ for command in (verify, reconcile, archive, forget):
 def recount(conf_file: Path) -> None:
     """Count the calls of each hour and day again whose sums ``tollgate ledger verify`` finds wrong."""
     with report_errors():
-        path = load_conf(conf_file).paths.database
+        conf = load_conf(conf_file)
+        path = require_file(conf, "its sums are kept by its own transactions, and verify checks them")
         if not path.exists():
             click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
             return
@@ -48,7 +50,7 @@ def recount(conf_file: Path) -> None:
             found, wrong_ids = list(find_wrong(file.connection)), count_wrong_ids(file.connection)
             wrong = [one for one in found if not one.is_archived]
             if wrong or wrong_ids:
-                with CommandRecord(path, "ledger recount")(ChangeRecord(_describe_wrong(wrong, wrong_ids))):
+                with CommandRecord(conf, "ledger recount")(ChangeRecord(_describe_wrong(wrong, wrong_ids))):
                     for one in wrong:
                         repair(file.connection, one)
                     if wrong_ids:
@@ -69,9 +71,9 @@ def recount(conf_file: Path) -> None:
 def backup(file: Path, force: bool, conf_file: Path) -> None:
     """Copy the ledger to FILE, also while gateways serve, and check the copy. Exit with status 1 on a discrepancy."""
     with report_errors():
-        conf = load_conf(conf_file)
+        path = require_file(load_conf(conf_file), "back it up with pg_dump, or pg_basebackup for the server")
         with _report_copy_errors(file):
-            check = back_up(conf.paths.database, file, overwrite=force)
+            check = back_up(path, file, overwrite=force)
     click.echo(f"{file}: {_describe_check(check)}")
     if check.discrepancies:
         sys.exit(1)
@@ -86,8 +88,9 @@ def backup(file: Path, force: bool, conf_file: Path) -> None:
 def restore_backup(file: Path, force: bool, conf_file: Path) -> None:
     """Put the backup FILE in the place of the ledger, while no gateway serves. The replaced ledger stays next to it."""
     with report_errors():
-        path = load_conf(conf_file).paths.database
-        with _report_copy_errors(file), CommandRecord(path, "ledger restore")(_record_restore(path, file)):
+        conf = load_conf(conf_file)
+        path = require_file(conf, "restore it with pg_restore, or the server from its pg_basebackup")
+        with _report_copy_errors(file), CommandRecord(conf, "ledger restore")(_record_restore(path, file)):
             restored = restore(path, file, despite_discrepancies=force)
     click.echo(f"{path}: {_describe_check(restored.check)}")
     if restored.replaced:

@@ -11,6 +11,7 @@ import click
 from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option
+from addon.commands.readers import require_file
 from addon.settings.settings import load_conf
 from addon.store.money.archives.archive_file import ArchiveRefused
 from addon.store.money.archives.archive_run import archive_months
@@ -40,12 +41,13 @@ def archive(folder: Path, before: str, conf_file: Path) -> None:
     The sums stay. A command that was killed is run again.
     """
     with report_errors():
-        path = load_conf(conf_file).paths.database
+        conf = load_conf(conf_file)
+        path = require_file(conf, "this command can not work on it yet")
         if not folder.is_dir():
             raise click.ClickException(f"{folder}: no such folder")
         with report_archive_errors(path):
             is_done = False
-            for step in archive_months(path, folder, before, CommandRecord(path, "ledger archive"), now()):
+            for step in archive_months(path, folder, before, CommandRecord(conf, "ledger archive"), now()):
                 if step.text:
                     click.echo(step.text)
                     is_done = True

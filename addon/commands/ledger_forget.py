@@ -9,6 +9,7 @@ from addon.commands.errors import report_errors, unknown_workspace_error
 from addon.commands.ledger_archive import report_archive_errors
 from addon.commands.options import conf_option
 from addon.commands.output import pluralize
+from addon.commands.readers import require_file
 from addon.edits.recording import ChangeRecord
 from addon.settings.settings import load_conf
 from addon.store.money.archives.archive_run import archive_connection
@@ -42,7 +43,8 @@ def forget(workspace: str, user: str, files: tuple[Path, ...], is_applied: bool,
     Costs and sums stay. The line of the audit log does not name the user.
     """
     with report_errors():
-        path = load_conf(conf_file).paths.database
+        conf = load_conf(conf_file)
+        path = require_file(conf, "this command can not work on it yet")
         if not path.exists():
             raise click.ClickException(f"there is no ledger yet in {path}")
         with report_archive_errors(path), archive_connection(path) as ledger:
@@ -57,7 +59,7 @@ def forget(workspace: str, user: str, files: tuple[Path, ...], is_applied: bool,
             counts += [f"{pluralize(calls, 'call')} in {one.file}" for one, calls in filed.items()]
             if is_applied and (here or any(filed.values())):
                 change = f"Forget a user of the workspace {workspace}: {', '.join(counts)}"
-                with CommandRecord(path, "ledger forget")(ChangeRecord(change, workspace=workspace)):
+                with CommandRecord(conf, "ledger forget")(ChangeRecord(change, workspace=workspace)):
                     for one, calls in filed.items():
                         if calls:
                             one.empty(workspace, user)

@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.errors import report_errors
 from addon.commands.ledger_reconcile_archives import open_with_archives, require_archives
 from addon.commands.ledger_reconcile_files import read_exports, report_export_errors
 from addon.commands.ledger_reconcile_report import format_comparison
@@ -26,6 +26,7 @@ from addon.reconcile.export_line import KINDS, Export, Tokens
 from addon.reconcile.ledger_call import FirstAttempt, LedgerCall, ModelPrices
 from addon.reconcile.plan import Plan, make_plan, parse_month
 from addon.settings.settings import Settings
+from addon.store.backends import find_ledger
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.price_sets import read_price_sets
 from addon.store.money.reports.provider_calls import select_fallbacks, select_provider_calls
@@ -164,10 +165,10 @@ def _compare(
     models = settings.models.values()
     places = {model.upstream_model_id: model.slug for model in models if model.provider.name == provider}
     catalog = Catalog({model.slug: _prices_of_model(model) for model in models}, places)
-    path = settings.conf.paths.database
-    if not path.exists():
-        click.echo(f"There is no ledger yet in {path}: nothing was recorded.", err=True)
-    with open_with_archives(path, ledger_files) as (ledger, *archives), report_ledger_errors(path):
+    place = find_ledger(settings.conf)
+    if not place.exists():
+        click.echo(f"There is no ledger yet in {place.name}: nothing was recorded.", err=True)
+    with open_with_archives(place, ledger_files) as (ledger, *archives):
         check_names(conf_file, settings.conf, ledger, Filter(provider=provider))
         since = plan.since - timedelta(milliseconds=MAX_CALL_MS)
         require_archives(ledger, archives, since, plan.since, plan.until)

@@ -1,40 +1,42 @@
 """The archives that ``tollgate ledger reconcile`` reads beside the ledger."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
 from addon.commands.readers import open_ledger
 from addon.store.money.archives.archive_check import is_archive_of
 from addon.store.money.archives.archives import find_month_of_file
+from addon.store.money.ledger import LedgerPlace
 from addon.store.money.reports.archived_calls import find_missing
+from addon.store.money.sqlite.place import SqlitePlace
 from policies.utc_time import format_utc
 
 
 @contextmanager
-def open_with_archives(path: Path, files: Sequence[Path]) -> Iterator[list[sqlite3.Connection]]:
+def open_with_archives(place: LedgerPlace, files: Sequence[Path]) -> Iterator[list[Any]]:
     """Open the ledger and archives of it, the ledger first. Raises ``ClickException`` for any other file."""
     with ExitStack() as opened:
-        ledger = opened.enter_context(open_ledger(path))
+        ledger = opened.enter_context(open_ledger(place))
         found = {"": ledger}
         for file in files:
             if not file.exists():
                 raise click.ClickException(f"{file}: no such file")
-            archive = opened.enter_context(open_ledger(file))
+            archive = opened.enter_context(open_ledger(SqlitePlace(file)))
             if not is_archive_of(archive, ledger):
-                raise click.ClickException(f"{file} is no archive of {path}")
+                raise click.ClickException(f"{file} is no archive of {place.name}")
             if found.setdefault(find_month_of_file(archive) or "", archive) is not archive:
                 raise click.ClickException(f"{file}: the archive of this month is named twice")
         yield list(found.values())
 
 
 def require_archives(
-    ledger: sqlite3.Connection,
-    archives: Sequence[sqlite3.Connection],
+    ledger: Any,
+    archives: Sequence[Any],
     since: datetime,
     first: datetime,
     until: datetime,

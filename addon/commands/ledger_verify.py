@@ -13,10 +13,13 @@ from addon.commands.output import Form
 from addon.commands.readers import choose_ledger, open_ledger
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
+from addon.store.backends import find_ledger
 from addon.store.money.archives.archive_check import compare_with_record, is_archive_of
 from addon.store.money.archives.archives import find_month_of_file
 from addon.store.money.audit.audit_chain import Chain, read_chain
+from addon.store.money.ledger import LedgerPlace
 from addon.store.money.reports.report import count_rows
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.money.verify.price_check import count_not_kept
 from addon.store.money.verify.verify import verify as verify_file
 from addon.text.table import Table
@@ -47,10 +50,12 @@ def verify(head: str | None, ledger_file: Path | None, form: Form, conf_file: Pa
     """
     with report_errors():
         conf = load_conf(conf_file)
-        path = choose_ledger(conf, ledger_file)
-        exists = path.exists()
-        checked, discrepancies = _verify_ledger(conf) if ledger_file is None else _verify_file(path, conf)
-        with open_ledger(path) as connection:
+        place = choose_ledger(conf, ledger_file)
+        exists = place.exists()
+        checked, discrepancies = (
+            _verify_ledger(place) if ledger_file is None else _verify_file(ledger_file, conf)
+        )
+        with open_ledger(place) as connection:
             chain, not_kept = read_chain(connection, head), count_not_kept(connection)
     if head is not None and chain.wanted_line is None:
         discrepancies.append(f"audit: {head} is not in the chain: lines before it were changed or cut off")
@@ -65,7 +70,7 @@ def verify(head: str | None, ledger_file: Path | None, form: Form, conf_file: Pa
         counts = describe_counts(checked, discrepancies)
         click.echo("\n".join([*lines, *_describe_not_kept(not_kept), counts, *_describe_chain(chain)]))
     else:
-        click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
+        click.echo(f"There is no ledger yet in {place.name}: nothing was recorded.")
     if discrepancies:
         sys.exit(1)
 
@@ -85,22 +90,21 @@ def _describe_chain(chain: Chain) -> Sequence[str]:
 
 def _verify_file(file: Path, conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
     """Check an archive or a backup by itself, and an archive of this ledger against its record."""
-    with open_ledger(file) as connection:
+    place = find_ledger(conf)
+    with open_ledger(SqlitePlace(file)) as connection:
         checked, discrepancies = count_rows(connection), verify_file(connection)
-        with open_ledger(conf.paths.database) as ledger:
+        with open_ledger(place) as ledger:
             if is_archive_of(connection, ledger):
                 with report_ledger_errors(file):
                     discrepancies += compare_with_record(connection, file, ledger)
             elif month := find_month_of_file(connection):
-                click.echo(
-                    f"the archive of {month} is of another ledger than {conf.paths.database}", err=True
-                )
+                click.echo(f"the archive of {month} is of another ledger than {place.name}", err=True)
     return checked, discrepancies
 
 
-def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
+def _verify_ledger(place: LedgerPlace) -> tuple[dict[str, int], list[str]]:
     """Return the number of each kind that was checked, and the discrepancies."""
-    with open_ledger(conf.paths.database) as connection:
+    with open_ledger(place) as connection:
         return count_rows(connection), verify_file(connection)
 
 

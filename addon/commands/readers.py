@@ -2,20 +2,24 @@
 
 import errno
 import os
-import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
 from addon.commands.errors import report_ledger_errors
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import Settings, SettingsFiles
+from addon.store.backends import find_ledger
+from addon.store.money.ledger import LedgerPlace
 from addon.store.money.reports.archived_calls import Missing
-from addon.store.money.reports.report import has_table, open_report
+from addon.store.money.reports.report import has_table
 from addon.store.money.sqlite.copies import open_read_only
+from addon.store.money.sqlite.place import SqlitePlace
+from addon.store.protocol import StoreUnavailable
 
 
 def load_served_settings(conf_file: Path) -> Settings:
@@ -41,22 +45,35 @@ def read_regular_file(file: Path, most_bytes: int) -> bytes:
 
 
 @contextmanager
-def open_ledger(ledger: Path) -> Iterator[sqlite3.Connection]:
-    """Open a view of the ledger at one moment, as ``open_report`` does. An error names the file."""
-    with report_ledger_errors(ledger), open_report(ledger) as connection:
-        yield connection
+def open_ledger(place: LedgerPlace) -> Iterator[Any]:
+    """Open a view of the ledger at one moment. An error names the ledger."""
+    try:
+        with place.read() as ledger:
+            yield ledger
+    except StoreUnavailable as error:
+        raise click.ClickException(str(error)) from None
 
 
-def choose_ledger(conf: ProxyConf, file: Path | None) -> Path:
-    """Return the ledger to read: that of the configuration, or ``file``. Raises ``ClickException`` for no ledger."""
+def require_file(conf: ProxyConf, otherwise: str) -> Path:
+    """Return the file of the ledger. Raises ``ClickException``, which says ``otherwise``, for a ledger elsewhere."""
+    if conf.ledger.url:
+        raise click.ClickException(f"the ledger is in PostgreSQL, by [ledger] url: {otherwise}")
+    return conf.paths.database
+
+
+def choose_ledger(conf: ProxyConf, file: Path | None) -> LedgerPlace:
+    """Return the ledger to read: that of the configuration, or ``file``. Raises ``ClickException`` for no ledger.
+
+    Raises ``StoreUnavailable`` when the secret that holds its URL can't be read.
+    """
     if file is None:
-        return conf.paths.database
+        return find_ledger(conf)
     if not file.exists():
         raise click.ClickException(f"{file}: no such file")
     with report_ledger_errors(file), closing(open_read_only(file)) as connection:
         if not has_table(connection, "usage") or not has_table(connection, "ledger"):
             raise click.ClickException(f"{file} is no ledger of Tollgate")
-    return file
+    return SqlitePlace(file)
 
 
 def note_missing(missing: Missing) -> None:

@@ -35,7 +35,7 @@ def make_demo(folder: Path, settings: Settings) -> str | None:
     """Create the demo workspace if a model can answer its calls. Show its key at once: the start may still fail."""
     model, key = find_demo_model(settings.models.values()), None
     if model:
-        record = CommandRecord(settings.conf.paths.database, "serve")
+        record = CommandRecord(settings.conf, "serve")
         entry = make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE)
         with record(record_entry(entry, 0)) as recording:
             recording.is_made = save_entry(settings.conf, entry)
@@ -72,7 +72,7 @@ def renew_demo_model(conf_file: Path, settings: Settings) -> bool:
     if before is None or before.active or not before.provider.builtin or model is None:
         return False
     try:
-        record = CommandRecord(settings.conf.paths.database, "serve")
+        record = CommandRecord(settings.conf, "serve")
         set_workspace(conf_file, DEMO, {"default_model": model.slug}, record=record)
     except (EditError, SettingsError, StoreUnavailable, OSError) as error:
         reason = escape_unprintable(describe_error(error))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, ledger_option, listing_options
 from addon.commands.output import Form
 from addon.commands.readers import choose_ledger, note_missing, open_ledger
@@ -93,13 +93,14 @@ def usage(
         raise click.UsageError("limits are those of now, which no other file has: no --ledger")
     with report_errors():
         conf = load_conf(conf_file)
-        path = choose_ledger(conf, ledger_file)
-        with open_ledger(path) as ledger, report_ledger_errors(path):
+        place = choose_ledger(conf, ledger_file)
+        has_ledger = place.exists()
+        with open_ledger(place) as ledger:
             check_names(conf_file, conf, ledger, wanted)
             reader = UsageReader(conf_file, ledger, wanted, limit, is_archive=ledger_file is not None)
             tables = reader.read(by)
             note_missing(reader.find_missing(by, tables))
-    has_selection = wanted != Filter() and path.exists()
+    has_selection = wanted != Filter() and has_ledger
     kind = "refused" if by == REFUSALS else "recorded"
-    nothing = f"No {kind} call matches." if has_selection else f"There is no {kind} call yet in {path}."
+    nothing = f"No {kind} call matches." if has_selection else f"There is no {kind} call yet in {place.name}."
     click.echo(tables.format_as(form, nothing), nl=form != "csv")

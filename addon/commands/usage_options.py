@@ -1,11 +1,10 @@
 """The options of ``tollgate usage``: parse their values, and check that they make sense together."""
 
 import re
-import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -91,7 +90,7 @@ def check_filters(by: str | None, wanted: Filter) -> None:
         raise click.UsageError("refused calls were not sent: no --model, --provider, --status or --mode")
 
 
-def check_names(conf_file: Path, conf: ProxyConf, ledger: sqlite3.Connection, wanted: Filter) -> None:
+def check_names(conf_file: Path, conf: ProxyConf, ledger: Any, wanted: Filter) -> None:
     """Raise ``ClickException`` for a name that is neither in the ledger nor in the settings."""
     asked = {
         "workspace": wanted.workspace,

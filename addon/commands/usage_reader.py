@@ -1,12 +1,11 @@
 """The tables of ``tollgate usage``, read from the ledger, the counters and the settings."""
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -37,7 +36,7 @@ class UsageReader:
     def __init__(
         self,
         conf_file: Path,
-        ledger: sqlite3.Connection,
+        ledger: Any,
         wanted: Filter,
         most: int | None,
         *,
@@ -85,7 +84,7 @@ class UsageReader:
         """Return the limits. On an error print it and return None, so that the calls are still shown."""
         try:
             return self._read_limits()
-        except (SettingsError, StoreUnavailable, sqlite3.Error) as error:
+        except (SettingsError, StoreUnavailable) as error:
             click.echo(f"limits are not shown: {describe_error(error)}", err=True)
             if isinstance(error, SettingsError):
                 self._labels = {}  # Do not report the same error again.

@@ -10,13 +10,14 @@ from pathlib import Path
 import click
 
 from addon.commands.auditing import CommandRecord
-from addon.commands.errors import report_errors, report_ledger_errors, unknown_workspace_error
+from addon.commands.errors import report_errors, unknown_workspace_error
 from addon.commands.options import conf_option, ledger_option, limit_option, listing_options
 from addon.commands.output import Form, echo_table
 from addon.commands.readers import choose_ledger, note_missing, open_ledger
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
+from addon.store.backends import find_ledger
 from addon.store.money.reports.archived_calls import find_missing
 from addon.store.money.reports.names import find_wallets
 from addon.store.money.reports.report import find_balances, find_entries, ledger_counters
@@ -121,7 +122,7 @@ def balance(workspace: str | None, form: Form, conf_file: Path) -> None:
     """Show the balance of WORKSPACE, or of all, with what calls in flight hold and what is left."""
     with report_errors():
         conf = load_conf(conf_file)
-        with open_ledger(conf.paths.database) as ledger:
+        with open_ledger(find_ledger(conf)) as ledger:
             known = sorted({*_list_workspaces(conf), *find_wallets(ledger)})
             if workspace is not None and workspace not in known:
                 raise unknown_workspace_error(workspace, known)
@@ -156,10 +157,10 @@ def _enter(conf_file: Path, entry: WalletEntry, *, is_debit: bool) -> None:
         known = _list_workspaces(conf)
         if entry.workspace not in known:
             raise unknown_workspace_error(entry.workspace, known)
-        with report_ledger_errors(conf.paths.database), _report_refused():
+        with _report_refused():
             balance_nanousd = read_balance_nanousd(conf, entry.workspace)
             check_balance(balance_nanousd, entry)
-            record = CommandRecord(conf.paths.database, "wallet debit" if is_debit else "wallet credit")
+            record = CommandRecord(conf, "wallet debit" if is_debit else "wallet credit")
             with record(record_entry(entry, balance_nanousd)) as recording:
                 recording.is_made = save_entry(conf, entry)
             _print_result(conf, entry, recording.is_made, is_debit=is_debit)

@@ -26,7 +26,7 @@ from addon.sandbox.server import Sandbox
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
-from addon.store.backends import open_store
+from addon.store.backends import find_ledger, open_store
 from addon.store.measured import MeasuredStore
 from addon.store.money.audit.audit_drain import AuditDrain
 from addon.store.money.sums.rollup_builder import RollupBuilder
@@ -67,7 +67,8 @@ class Lifecycle:
         measured = MeasuredStore(open_store(settings.conf), self.metrics)
         self.store: Store = measured
         self.rollups = RollupBuilder(settings.conf.paths.database)
-        self.audit = AuditDrain(settings.conf.paths.database)
+        place = find_ledger(settings.conf)
+        self.audit = AuditDrain(settings.conf.paths.database, place)
         self.platform_keys = PlatformKeys(self.metrics)
         self.deps = self._make_deps(settings, new_id)
         self.process = Process(self.deps, connections, lambda: measured.held)

@@ -12,6 +12,7 @@ from rig.settings_files import write_files
 
 from addon.console.pages import PAGES
 from addon.store.money.audit.audit import AuditLine, AuditLog
+from addon.store.money.sqlite.place import SqlitePlace
 
 URLS = {
     "overview": "/",
@@ -32,7 +33,7 @@ def conf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_new_ledger(ledger_file) as ledger:
         write(ledger, make_row("one"))
         build_all(ledger)
-    audit = AuditLog(ledger_file)
+    audit = AuditLog(SqlitePlace(ledger_file), ledger_file.parent)
     line = AuditLine("console", "127.0.0.1", "0" * 8, "keys set", "acme", "ci", "Change the key ci.")
     audit.end(audit.note_intent(line, {}), "made")
     return conf_file

@@ -20,6 +20,7 @@ from addon.store.money.reports.report import find_totals, open_report
 from addon.store.money.settlements import credit, settle
 from addon.store.money.sqlite.engine import SQLITE, run
 from addon.store.money.sqlite.file import LedgerFile
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.money.sums.rollups import build_step, is_behind
 from addon.store.money.verify.verify import verify
 from addon.store.protocol import Settlement, WalletEntry
@@ -80,7 +81,7 @@ def archive(ledger: Path, folder: Path, before: str = BEFORE, now: datetime = NO
         return spool.record(line, change.evidence)
 
     yield from archive_months(ledger, folder, before, record, now)
-    spool.drain(1)
+    spool.drain(SqlitePlace(ledger), 1)
 
 
 def archive_until_killed(ledger: Path, folder: Path, steps: int) -> bool:

@@ -23,6 +23,7 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.api_keys import make_key
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings, SettingsFiles
+from addon.store.backends import find_ledger
 from addon.store.money.audit.audit import AuditLine, AuditLog
 from addon.store.money.audit.audit_evidence import Outcome, judge
 from addon.store.money.audit.audit_spool import AuditSpool
@@ -196,8 +197,9 @@ class ChangeMaker:
         form, files = asked.form, asked.files
         if form.makes_key:
             asked = replace(asked, new_key=make_key())
-        audit = AuditLog(files.settings.conf.paths.database)
+        place = find_ledger(files.settings.conf)
         with lock_workspaces(files.conf_file) as folder:
+            audit = AuditLog(place, folder)
             audit.end_abandoned_intents(judge)
             # A change of a command that died is judged before its file changes again.
             AuditSpool(files.settings.conf.paths.database).settle(folder)
@@ -210,8 +212,8 @@ class ChangeMaker:
     def _end_abandoned_intents(self) -> None:
         settings = self._settings()
         try:
-            with lock_workspaces(settings.conf_file):
-                AuditLog(settings.conf.paths.database).end_abandoned_intents(judge)
+            with lock_workspaces(settings.conf_file) as folder:
+                AuditLog(find_ledger(settings.conf), folder).end_abandoned_intents(judge)
         except (SettingsError, StoreUnavailable, OSError) as error:
             log.warning(
                 "changes of a process that died are not in the audit log yet: %s", describe_error(error)

@@ -1,6 +1,5 @@
 """The forms of wallets: credits and debits."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from addon.console.changes.workspaces import require_workspace
 from addon.edits.diff import DiffLine
 from addon.edits.workspace_files import EditError, find_file
 from addon.settings.conf_schema import ProxyConf
+from addon.store.backends import find_ledger
 from addon.store.money.audit.audit_evidence import Evidence
-from addon.store.money.reports.report import find_entry, open_report
+from addon.store.money.reports.report import find_entry
 from addon.store.money.wallet import (
     BELOW_ZERO,
     EntryRefused,
@@ -29,7 +29,7 @@ from addon.store.money.wallet import (
     save_entry,
     summarize_entry,
 )
-from addon.store.protocol import StoreUnavailable, WalletEntry
+from addon.store.protocol import WalletEntry
 from policies.money import format_nanousd
 
 FINAL: Final = "An entry is never changed or removed. Only another entry corrects it."
@@ -81,17 +81,15 @@ class WalletChange:
 
 @contextmanager
 def _reporting() -> Iterator[None]:
-    """Turn the refusal of an entry into an ``EditError``, and a fault of the ledger into ``StoreUnavailable``."""
+    """Turn the refusal of an entry into an ``EditError``."""
     try:
         yield
     except EntryRefused as error:
         raise EditError(str(error)) from None
-    except sqlite3.Error as error:
-        raise StoreUnavailable(f"the ledger can't be read: {error}") from None
 
 
 def _find_stored(conf: ProxyConf, entry: WalletEntry) -> WalletEntry | None:
-    with open_report(conf.paths.database) as ledger:
+    with find_ledger(conf).read() as ledger:
         return find_entry(ledger, entry.id)
 
 

@@ -41,13 +41,20 @@ class Ledger(Protocol):
 
 
 class LedgerPlace(Protocol):
-    """Where a ledger is. Both methods raise ``StoreUnavailable``, whose text has no credential."""
+    """Where a ledger is. Its methods raise ``StoreUnavailable``, whose text has no credential."""
 
     @property
     def name(self) -> str:
         """The file, or the server and its database, for people."""
 
-    def read(self) -> AbstractContextManager[Ledger]:
+    @property
+    def never_writable(self) -> tuple[type[Exception], ...]:
+        """The errors for a row that can never be written, which ``write`` passes on from a ``SAVEPOINT``."""
+
+    def exists(self) -> bool:
+        """Return whether a gateway has made the ledger. Raises ``StoreUnavailable``."""
+
+    def read(self) -> AbstractContextManager[Any]:
         """Give a view of the ledger at one moment, which can't write. A file that is missing counts as empty."""
 
     def write(self, timeout_s: float = ...) -> AbstractContextManager[Ledger]:

@@ -55,7 +55,7 @@ while True:
     assert os.WIFSIGNALED(status), status
     assert number < 200
     # What the next command does before its own change, so that each change is judged while its file shows it.
-    AuditSpool(database).drain(5)
+    AuditSpool(database).drain(SqlitePlace(database), 5)
 print(number)
 """
 

@@ -12,6 +12,7 @@ from addon.commands.serve_first_run import make_demo, renew_demo_model
 from addon.settings.first_run import create_demo_workspace, find_demo_model
 from addon.settings.settings import SettingsFiles
 from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.money.sqlite.place import SqlitePlace
 from policies.model import Model
 from policies.prices import Prices
 
@@ -47,7 +48,7 @@ def test_what_a_first_run_makes_is_in_the_audit_log_once(tmp_path: Path) -> None
     paths.workspaces.mkdir()
     for _ in range(2):
         make_demo(paths.workspaces, settings)
-    AuditSpool(paths.database).drain(1)
+    AuditSpool(paths.database).drain(SqlitePlace(paths.database), 1)
     assert read_actions(paths.database) == [("serve", "made")] * 2
 
 

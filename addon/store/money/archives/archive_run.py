@@ -15,6 +15,7 @@ from addon.store.money.archives.archive_removal import Step
 from addon.store.money.archives.archiving import MonthArchiver
 from addon.store.money.audit.audit_spool import AuditSpool
 from addon.store.money.sqlite.file import LedgerFile
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.money.sums.rollups import build_step, is_behind
 from addon.store.money.sums.step_pace import StepPace
 from policies.retention import find_open_month
@@ -35,7 +36,7 @@ def archive_months(ledger: Path, folder: Path, before: str, record: Record, now:
         )
     with archive_connection(ledger) as connection:
         # A change of a process that died is judged by what the ledger says now, not by what this run makes of it.
-        AuditSpool(ledger).drain(_TIMEOUT_S)
+        AuditSpool(ledger).drain(SqlitePlace(ledger), _TIMEOUT_S)
         yield from _build_sums(connection, now)
         yield from MonthArchiver(connection, ledger, folder, record, now).run(before)
 

@@ -8,20 +8,18 @@ is held from the intent to the line, so an intent that is found under this lock 
 """
 
 import json
-import os
 import secrets
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+import socket
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from addon.store.money.audit.audit_chain import append, has_chain, read_chain
+from addon.store.money.audit.audit_chain import append, has_chain, name_columns, read_chain
 from addon.store.money.audit.audit_evidence import Evidence, Outcome
+from addon.store.money.ledger import Ledger, LedgerPlace
 from addon.store.money.reports.report import has_table
-from addon.store.money.sqlite.connection import raising_unavailable
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
 from policies.utc_time import format_utc
@@ -48,7 +46,8 @@ COLUMNS: Final = (
 )
 _INTENT: Final = ("at", "source", "address", "session", "action", "workspace", "subject", "change")
 """The columns of a line that an intent of the console has."""
-_TIMEOUT_S: Final = 5.0
+ABANDONED_AFTER: Final = timedelta(hours=1)
+"""The age of an intent of another folder that counts as one of a process that died: a change takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,103 +73,117 @@ class AuditLine:
 
 
 def _bound(name: str | None) -> str | None:
-    return name and mask_credentials(name.encode(errors="replace").decode())[:MAX_NAME_CHARS]
+    return (
+        name and mask_credentials(name.replace("\0", "").encode(errors="replace").decode())[:MAX_NAME_CHARS]
+    )
 
 
 def _cut(text: str) -> str:
-    text = text.encode(errors="replace").decode()
+    text = text.replace("\0", "").encode(errors="replace").decode()
     return text if len(text) <= MAX_CHANGE_CHARS else f"{text[:MAX_CHANGE_CHARS]}\n… cut off"
 
 
 class AuditLog:
-    """The audit log of the ledger at ``path``. Its methods raise ``StoreUnavailable``."""
+    """The audit log of a ledger, for changes under the lock of the folder ``workspaces``.
 
-    def __init__(self, path: Path, timeout_s: float | None = None) -> None:
-        self._path = path
-        self._timeout_s = _TIMEOUT_S if timeout_s is None else timeout_s
+    Other machines may write to the same log, and have folders of their own. The methods raise ``StoreUnavailable``.
+    """
+
+    def __init__(self, place: LedgerPlace, workspaces: Path) -> None:
+        self._place = place
+        self._workspaces = workspaces
 
     def note_intent(self, line: AuditLine, evidence: Evidence) -> str:
         """Note a change that is about to be made, and return the id of the note. It is on the disk afterwards."""
         intent_id = secrets.token_hex(16)
         of_line = line.values()
-        values = (intent_id, *(of_line[name] for name in _INTENT), json.dumps(evidence))
-        with self.transaction() as connection:
-            connection.execute("INSERT INTO audit_intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        noted = json.dumps({**evidence, "origin": self._find_origin()})
+        values = (intent_id, *(of_line[name] for name in _INTENT), noted)
+        with self._place.write() as ledger:
+            ledger.execute("INSERT INTO audit_intents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         return intent_id
 
     def end(self, intent_id: str, outcome: Outcome) -> None:
         """Replace an intent by its line, or by nothing when the change was not made."""
-        with self.transaction() as connection:
+        with self._place.write() as ledger:
             sql = f"SELECT {', '.join(_INTENT)} FROM audit_intents WHERE id = ?"  # noqa: S608
-            found = connection.execute(sql, (intent_id,)).fetchone()
+            found = ledger.execute(sql, (intent_id,)).fetchone()
             if found and outcome != "not made":
                 line = dict(zip(_INTENT, found, strict=True))
-                append(connection, {**line, "id": intent_id, "user": "", "outcome": outcome})
-            connection.execute("DELETE FROM audit_intents WHERE id = ?", (intent_id,))
+                append(ledger, {**line, "id": intent_id, "user": "", "outcome": outcome})
+            ledger.execute("DELETE FROM audit_intents WHERE id = ?", (intent_id,))
 
-    def end_abandoned_intents(self, judge: Callable[[sqlite3.Connection, Evidence], Outcome]) -> None:
+    def end_abandoned_intents(self, judge: Callable[[Ledger, Evidence], Outcome]) -> None:
         """End the intents of processes that died. ``judge`` finds out whether a change was made.
 
         The caller has the lock of the workspaces' folder. A ledger that is not made yet, or is older, has none.
         """
-        if not self._path.exists():
+        if not self._place.exists():
             return
-        with raising_unavailable(self._path), closing(self._open()) as connection:
-            if not has_table(connection, "audit_intents"):
+        with self._place.read() as ledger:
+            if not has_table(ledger, "audit_intents"):
                 return
-            rows = connection.execute("SELECT id, evidence FROM audit_intents ORDER BY at").fetchall()
-            ended = [(intent_id, judge(connection, json.loads(evidence))) for intent_id, evidence in rows]
+            rows = ledger.execute("SELECT id, at, evidence FROM audit_intents ORDER BY at").fetchall()
+            found = [(intent_id, at, json.loads(evidence)) for intent_id, at, evidence in rows]
+            ended = [
+                (intent_id, outcome)
+                for intent_id, at, evidence in found
+                if (outcome := self._judge(ledger, at, evidence, judge))
+            ]
         for intent_id, outcome in ended:
             self.end(intent_id, outcome)
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection whose changes are on the disk afterwards. No other process writes meanwhile."""
-        with raising_unavailable(self._path), closing(self._open()) as connection, connection:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
+    def _judge(
+        self, ledger: Ledger, at: str, evidence: Evidence, judge: Callable[[Ledger, Evidence], Outcome]
+    ) -> Outcome | None:
+        """Return the outcome of an intent, None for one whose process may live."""
+        evidence = dict(evidence)
+        # Versions before a ledger of several machines noted no origin.
+        if evidence.pop("origin", self._find_origin()) == self._find_origin():
+            return judge(ledger, evidence)
+        if datetime.fromisoformat(at) > datetime.now(UTC) - ABANDONED_AFTER:
+            return None
+        # The files that the evidence names are on another machine.
+        return judge(ledger, evidence) if "entry" in evidence else "unknown"
 
-    def _open(self) -> sqlite3.Connection:
-        # The gateway that the console belongs to has made the file. It is not made here, so that nothing is written
-        # next to a ledger that was moved away.
-        os.stat(self._path)
-        connection = sqlite3.connect(self._path, timeout=self._timeout_s, isolation_level=None)
-        # A line survives a loss of power, as its change does.
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
+    def _find_origin(self) -> str:
+        """Return which folder's lock an intent is written under: no other folder of any machine has the same text."""
+        found = self._workspaces.stat()
+        return f"{socket.gethostname()} {found.st_dev}:{found.st_ino}"
 
 
 def find_lines(
-    connection: sqlite3.Connection,
+    ledger: Ledger,
     workspace: str | None,
     action: str | None,
     before: int | None,
     limit: int,
 ) -> Table:
     """Return the newest lines, newest first, of those with a number below ``before``."""
-    if not has_chain(connection):
+    if not has_chain(ledger):
         return Table(COLUMNS, [])
     conditions = {"workspace = ?": workspace, "action = ?": action, "number < ?": before}
     given = {condition: value for condition, value in conditions.items() if value is not None}
-    sql = f"SELECT {', '.join(COLUMNS)} FROM audit WHERE {' AND '.join(given) or 'TRUE'} ORDER BY number DESC LIMIT ?"  # noqa: S608
-    return Table(COLUMNS, connection.execute(sql, (*given.values(), limit)).fetchall())
+    where = " AND ".join(given) or "TRUE"
+    sql = f"SELECT {name_columns(COLUMNS)} FROM audit WHERE {where} ORDER BY number DESC LIMIT ?"  # noqa: S608
+    return Table(COLUMNS, ledger.execute(sql, (*given.values(), limit)).fetchall())
 
 
-def find_audit_gaps(connection: sqlite3.Connection) -> Iterable[str]:
+def find_audit_gaps(ledger: Any) -> Iterable[str]:
     """Yield one line for each sign that the log was changed by another program."""
-    if not has_table(connection, "audit"):
+    if not has_table(ledger, "audit"):
         # Versions before the audit log made neither of its tables.
-        if has_table(connection, "audit_intents"):
+        if has_table(ledger, "audit_intents"):
             yield "audit: the table is missing"
         return
-    count, last = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM audit").fetchone()
-    (given,) = connection.execute(
+    count, last = ledger.execute("SELECT count(*), coalesce(max(number), 0) FROM audit").fetchone()
+    (given,) = ledger.execute(
         "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'audit'"
     ).fetchone()
     if count != max(last, given):
         yield f"audit: {max(last, given)} lines were written, {count} are there"
     sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit'"
-    (triggers,) = connection.execute(sql).fetchone()
+    (triggers,) = ledger.execute(sql).fetchone()
     if triggers != 3:
         yield "audit: the triggers that keep its lines are missing"
-    yield from read_chain(connection).faults
+    yield from read_chain(ledger).faults

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from addon.store.money.audit.audit_schema import BEFORE_CHAIN, CHAIN_SCHEMA
+from addon.store.money.ledger import Ledger
 
 GENESIS: Final = "0" * 64
 """The hash before the first line."""
@@ -33,33 +34,38 @@ def hash_line(before: str, values: Sequence[Any]) -> str:
     return sha256(encoded.encode()).hexdigest()
 
 
-def has_chain(connection: sqlite3.Connection) -> bool:
+def name_columns(names: Sequence[str]) -> str:
+    """Return columns for SQL, separated by commas. ``user`` is a word of PostgreSQL."""
+    return ", ".join(f'"{name}"' if name == "user" else name for name in names)
+
+
+def has_chain(ledger: Ledger) -> bool:
     """Return False for a ledger that an earlier version has used last, before a gateway has opened it."""
     sql = "SELECT 1 FROM pragma_table_info('audit') WHERE name = 'hash'"
-    return connection.execute(sql).fetchone() is not None
+    return ledger.execute(sql).fetchone() is not None
 
 
-def append(connection: sqlite3.Connection, line: Mapping[str, Any]) -> None:
+def append(ledger: Ledger, line: Mapping[str, Any]) -> None:
     """Write a line at the end of the chain, unless one with its ``id`` is there. ``line`` has no number.
 
-    The caller has a transaction that began IMMEDIATE, so no other process appends at the same time.
+    The caller has a transaction of ``LedgerPlace.write``, so no other process appends at the same time.
     """
-    if connection.execute("SELECT 1 FROM audit WHERE id = ?", (line["id"],)).fetchone():
+    if ledger.execute("SELECT 1 FROM audit WHERE id = ?", (line["id"],)).fetchone():
         return
-    (given,) = connection.execute(
+    (given,) = ledger.execute(
         "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'audit'"
     ).fetchone()
-    last = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
+    last = ledger.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
     number, before = last or (0, GENESIS)
-    write_line(connection, {**line, "number": max(number, given) + 1}, before)
+    write_line(ledger, {**line, "number": max(number, given) + 1}, before)
 
 
-def write_line(connection: sqlite3.Connection, line: Mapping[str, Any], before: str) -> str:
+def write_line(ledger: Ledger, line: Mapping[str, Any], before: str) -> str:
     """Write a line with its number after the line with the hash ``before``. Return its own hash."""
     values = [line[name] for name in HASHED]
     made = hash_line(before, values)
-    names, marks = ", ".join((*HASHED, "hash")), ", ".join("?" * (len(HASHED) + 1))
-    connection.execute(f"INSERT INTO audit ({names}) VALUES ({marks})", (*values, made))  # noqa: S608
+    names, marks = name_columns((*HASHED, "hash")), ", ".join("?" * (len(HASHED) + 1))
+    ledger.execute(f"INSERT INTO audit ({names}) VALUES ({marks})", (*values, made))  # noqa: S608
     return made
 
 
@@ -96,13 +102,13 @@ class Chain(NamedTuple):
     wanted_line: int | None
 
 
-def read_chain(connection: sqlite3.Connection, wanted: str | None = None) -> Chain:
-    """Check the chain from its first line on, and look for a head. Raises ``sqlite3.Error``."""
+def read_chain(ledger: Ledger, wanted: str | None = None) -> Chain:
+    """Check the chain from its first line on, and look for a head."""
     head, last, faults = GENESIS, 0, list[str]()
     wanted_line = 0 if wanted == GENESIS else None
-    if has_chain(connection):
-        sql = f"SELECT hash, {', '.join(HASHED)} FROM audit ORDER BY number"  # noqa: S608
-        for found, *values in connection.execute(sql):
+    if has_chain(ledger):
+        sql = f"SELECT hash, {name_columns(HASHED)} FROM audit ORDER BY number"  # noqa: S608
+        for found, *values in ledger.execute(sql):
             if found != hash_line(head, values):
                 faults.append(f"audit: line {values[0]} does not follow from the line before it")
             head, last = found, values[0]

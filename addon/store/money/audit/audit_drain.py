@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.money.ledger import LedgerPlace
 from addon.store.protocol import StoreUnavailable
 
 log = logging.getLogger("tollgate.store")
@@ -21,8 +22,9 @@ class AuditDrain:
     It writes in a thread, so the event loop never waits for it.
     """
 
-    def __init__(self, ledger: Path) -> None:
-        self._spool = AuditSpool(ledger)
+    def __init__(self, database: Path, place: LedgerPlace) -> None:
+        self._spool = AuditSpool(database)
+        self._place = place
         self._task: asyncio.Task[None] | None = None
         self._has_failed = False
 
@@ -45,7 +47,7 @@ class AuditDrain:
         """Write what waits. A fault is logged once, and what waits is kept."""
         try:
             if not self._spool.is_empty():
-                await asyncio.to_thread(self._spool.drain, _TIMEOUT_S)
+                await asyncio.to_thread(self._spool.drain, self._place, _TIMEOUT_S)
             self._has_failed = False
         except (OSError, StoreUnavailable) as error:
             if not self._has_failed:

@@ -9,7 +9,6 @@
 | none | that can't be found out |
 """
 
-import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -23,8 +22,8 @@ type Evidence = Mapping[str, Any]
 type Outcome = Literal["made", "not made", "unknown"]
 
 
-def judge(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
-    """Return whether a change was made. Raises ``sqlite3.Error``."""
+def judge(ledger: Any, evidence: Evidence) -> Outcome:
+    """Return whether a change was made."""
     if "entry" in evidence:
         return _judge_entry(ledger, evidence)
     if "archived" in evidence:
@@ -70,7 +69,7 @@ def _judge_replacement(evidence: Evidence) -> Outcome:
     return "made" if evidence["inode"] is not None and inode is not None else "unknown"
 
 
-def _judge_entry(ledger: sqlite3.Connection, evidence: Evidence) -> Outcome:
+def _judge_entry(ledger: Any, evidence: Evidence) -> Outcome:
     stored = find_entry(ledger, evidence["entry"])
     # The same entry of someone else is not this change.
     return "made" if stored is not None and format_utc(stored.created_at) == evidence["at"] else "not made"

@@ -17,7 +17,6 @@ import json
 import logging
 import os
 import secrets
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -27,10 +26,10 @@ from typing import Any, Final, NamedTuple
 from addon.edits.recording import Recording
 from addon.runtime.atomic_files import sync_path
 from addon.runtime.folder_lock import is_locked, try_locked
-from addon.store.money.audit.audit import AuditLine, AuditLog
+from addon.store.money.audit.audit import AuditLine
 from addon.store.money.audit.audit_chain import HASHED, append, has_chain
 from addon.store.money.audit.audit_evidence import Evidence, Outcome, find_folder, judge, judge_files
-from addon.store.money.sqlite.connection import NEVER_WRITABLE
+from addon.store.money.ledger import Ledger, LedgerPlace
 
 log = logging.getLogger("tollgate.store")
 
@@ -52,7 +51,7 @@ class _Change(NamedTuple):
 
 
 class AuditSpool:
-    """The changes of commands that are not in the audit log of the ledger ``path`` yet."""
+    """The changes of commands on this machine that are not in the audit log yet. Their folder is next to ``path``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -102,20 +101,20 @@ class AuditSpool:
                 if is_held:
                     self._end(change.file, judge_files(change.evidence))
 
-    def drain(self, timeout_s: float) -> int:
-        """Write the changes that have ended to the ledger. Return how many wait there still.
+    def drain(self, place: LedgerPlace, timeout_s: float) -> int:
+        """Write the changes that have ended to the ledger at ``place``. Return how many wait there still.
 
         A ledger that is missing, or that an earlier version has made, gets none. Raises OSError and
         ``StoreUnavailable``.
         """
         self.settle()
         while waiting := self._read_ended():
-            if not self._path.exists():
+            if not place.exists():
                 return len(waiting)
-            with AuditLog(self._path, timeout_s).transaction() as ledger:
+            with place.write(timeout_s) as ledger:
                 if not has_chain(ledger):
                     return len(waiting)
-                illegal = [change for change in waiting if not _write(ledger, change)]
+                illegal = [one for one in waiting if not _write(ledger, one, place.never_writable)]
             for change in waiting:
                 if change not in illegal:
                     change.file.unlink(missing_ok=True)
@@ -211,14 +210,18 @@ def _is_for_ledger(change: _Change) -> bool:
         return False
 
 
-def _write(ledger: sqlite3.Connection, change: _Change) -> bool:
+def _write(ledger: Ledger, change: _Change, never_writable: tuple[type[Exception], ...]) -> bool:
     """Write the line of a change that was made. Return False for one that can never be written."""
     outcome = change.outcome or judge(ledger, change.evidence)
+    ledger.execute("SAVEPOINT line")
     try:
         if outcome != "not made":
             append(ledger, {**change.line, "outcome": outcome})
-    except NEVER_WRITABLE:
+    except never_writable:
+        ledger.execute("ROLLBACK TO SAVEPOINT line")
         return False
+    finally:
+        ledger.execute("RELEASE SAVEPOINT line")
     return True
 
 

@@ -52,6 +52,13 @@ class PostgresPlace:
     def __init__(self, url: SecretStr) -> None:
         self._url = url
         self.name = hide_credentials(url.get_secret_value())
+        self.never_writable = (psycopg.DataError, psycopg.IntegrityError)
+
+    def exists(self) -> bool:
+        """See ``LedgerPlace.exists``."""
+        with self._connected() as connection:
+            [[exists]] = connection.execute("SELECT to_regclass('ledger') IS NOT NULL").fetchall()
+        return bool(exists)
 
     @contextmanager
     def read(self, timeout_s: float = READ_TIMEOUT_S) -> Iterator[PostgresLedger]:
@@ -94,6 +101,8 @@ class PostgresPlace:
             connection.close()
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
+        if isinstance(error, psycopg.errors.UndefinedTable):
+            return StoreUnavailable(f"{self.name}: there is no ledger yet, a gateway makes it when it starts")
         return StoreUnavailable(f"{self.name}: {describe(error)}")
 
 

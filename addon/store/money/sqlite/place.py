@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from addon.store.money.reports.report import open_report
-from addon.store.money.sqlite.connection import make_unavailable, raising_unavailable
+from addon.store.money.sqlite.connection import NEVER_WRITABLE, make_unavailable, raising_unavailable
 
 WRITE_TIMEOUT_S = 5.0
 
@@ -18,6 +18,11 @@ class SqlitePlace:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = str(path)
+        self.never_writable = NEVER_WRITABLE
+
+    def exists(self) -> bool:
+        """See ``LedgerPlace.exists``."""
+        return self.path.exists()
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

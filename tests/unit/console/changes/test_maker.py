@@ -22,6 +22,7 @@ from addon.settings.api_keys import hash_key
 from addon.settings.settings import SettingsFiles, load_settings
 from addon.store.money.audit.audit_spool import AuditSpool
 from addon.store.money.reports.report import open_report
+from addon.store.money.sqlite.place import SqlitePlace
 from unit.console.changes.conftest import ENV
 
 REQUESTER = Requester("203.0.113.9", "0123456789abcdef")
@@ -79,7 +80,7 @@ async def test_a_command_that_died_is_judged_before_its_file_changes_again(
     die_during(spool, file_evidence(file, before, after))
     file.write_text(after)
     await make(maker, keys.SET, CI, label="CI")
-    spool.drain(1)
+    spool.drain(SqlitePlace(conf.parent / "var" / "tollgate.db"), 1)
     assert [(line["source"], line["outcome"]) for line in lines(conf)] == [
         ("console", "made"),
         ("command", "made"),

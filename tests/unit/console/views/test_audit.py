@@ -12,6 +12,7 @@ from addon.console.views.audit import OF_COMMANDS
 from addon.store.money.audit.audit import AuditLine, AuditLog
 from addon.store.money.audit.audit_spool import AuditSpool
 from addon.store.money.sqlite.connection import open_connection
+from addon.store.money.sqlite.place import SqlitePlace
 from unit.commands.test_auditing import AUDITED, ELSEWHERE
 
 
@@ -22,13 +23,13 @@ def conf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ledger = conf_file.parent / "var" / "tollgate.db"
     ledger.parent.mkdir(exist_ok=True)
     open_connection(ledger).close()
-    audit, spool = AuditLog(ledger), AuditSpool(ledger)
+    audit, spool = AuditLog(SqlitePlace(ledger), ledger.parent), AuditSpool(ledger)
     audit.end(audit.note_intent(AuditLine("console", "::1", "ab", "keys set", "acme", "ci", "x"), {}), "made")
     of_all = AuditLine("command", "", "", "catalog add", "", None, "Add a model", "<b>root</b>")
     for line in (LINE, of_all):
         with spool.record(line, {}):
             pass
-    spool.drain(1)
+    spool.drain(SqlitePlace(ledger), 1)
     return conf_file
 
 

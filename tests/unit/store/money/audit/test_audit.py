@@ -11,6 +11,7 @@ import pytest
 from addon.store.money.audit.audit import MAX_CHANGE_CHARS, AuditLine, AuditLog, find_lines
 from addon.store.money.audit.audit_evidence import Evidence, Outcome
 from addon.store.money.sqlite.connection import open_connection
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.money.verify.verify import verify
 from addon.store.protocol import StoreUnavailable
 
@@ -25,7 +26,7 @@ def ledger(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def audit(ledger: sqlite3.Connection, tmp_path: Path) -> AuditLog:
-    return AuditLog(tmp_path / "ledger.db")
+    return AuditLog(SqlitePlace(tmp_path / "ledger.db"), tmp_path)
 
 
 def lines(ledger: sqlite3.Connection, **wanted: Any) -> list[dict[str, Any]]:
@@ -69,10 +70,10 @@ def test_what_a_dead_process_left_is_judged_once(
 
 def test_a_ledger_that_is_not_made_yet_has_nothing_of_a_dead_process(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    AuditLog(path).end_abandoned_intents(lambda *_: "made")
+    AuditLog(SqlitePlace(path), tmp_path).end_abandoned_intents(lambda *_: "made")
     assert not path.exists()
     path.touch()
-    AuditLog(path).end_abandoned_intents(lambda *_: "made")
+    AuditLog(SqlitePlace(path), tmp_path).end_abandoned_intents(lambda *_: "made")
 
 
 @pytest.mark.parametrize(

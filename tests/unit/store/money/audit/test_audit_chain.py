@@ -20,13 +20,14 @@ from addon.store.money.audit.audit_schema import CHAIN_SCHEMA
 from addon.store.money.sqlite.connection import open_connection
 from addon.store.money.sqlite.migration_steps import STEPS, m0017_audit_chain
 from addon.store.money.sqlite.migrations import migrate
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.money.verify.verify import verify
 
 WRITERS, LINES = 4, 8
 
 
 def write_lines(path: Path, count: int) -> None:
-    audit = AuditLog(path)
+    audit = AuditLog(SqlitePlace(path), path.parent)
     for number in range(count):
         line = AuditLine("console", "::1", "ab", "keys set", "acme", f"key-{number}", f"Change {number}")
         audit.end(audit.note_intent(line, {}), "made")

@@ -20,6 +20,7 @@ from addon.store.money.audit.audit_drain import AuditDrain
 from addon.store.money.audit.audit_spool import MAX_BATCH, AuditSpool
 from addon.store.money.reports.report import open_report
 from addon.store.money.sqlite.connection import open_connection
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.protocol import StoreUnavailable
 
 
@@ -68,7 +69,7 @@ def test_a_change_becomes_a_line_with_who_made_it(spool: AuditSpool, path: Path)
     make_ledger(path)
     change(spool)
     assert files(path) == [".made"]
-    assert spool.drain(1) == 0
+    assert spool.drain(SqlitePlace(path), 1) == 0
     with open_report(path) as ledger:
         [line] = find_lines(ledger, None, None, None, 9).records()
     assert (line["source"], line["user"], line["action"]) == ("command", "alice (sudo: bob)", "keys set")
@@ -93,10 +94,10 @@ def test_a_change_is_on_the_disk_with_its_line_before_it_is_made(spool: AuditSpo
 def test_a_missing_ledger_gets_its_lines_when_it_is_made(spool: AuditSpool, path: Path) -> None:
     for _ in range(3):
         change(spool)
-    assert spool.drain(1) == 3
+    assert spool.drain(SqlitePlace(path), 1) == 3
     assert not path.exists()
     make_ledger(path)
-    assert spool.drain(1) == 0
+    assert spool.drain(SqlitePlace(path), 1) == 0
     assert outcomes(path) == ["made"] * 3
 
 
@@ -104,9 +105,9 @@ def test_a_locked_ledger_delays_the_lines(spool: AuditSpool, path: Path) -> None
     make_ledger(path)
     change(spool)
     with locked_by_another(path), pytest.raises(StoreUnavailable, match="locked"):
-        spool.drain(0.01)
+        spool.drain(SqlitePlace(path), 0.01)
     assert files(path) == [".made"]
-    assert spool.drain(1) == 0
+    assert spool.drain(SqlitePlace(path), 1) == 0
     assert outcomes(path) == ["made"]
 
 
@@ -116,7 +117,7 @@ async def test_the_gateway_writes_what_waits_and_reports_a_fault_once(
     monkeypatch.setattr("addon.store.money.audit.audit_drain._TIMEOUT_S", 0.01)
     make_ledger(path)
     change(spool)
-    drain = AuditDrain(path)
+    drain = AuditDrain(path, SqlitePlace(path))
     with locked_by_another(path):
         await drain.look()
         await drain.look()
@@ -132,9 +133,9 @@ def test_a_line_is_written_once_though_its_file_comes_back(spool: AuditSpool, pa
         change(spool)
     folder = path.with_name("ledger.db-audit")
     copytree(folder, folder.with_name("kept"))
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     copytree(folder.with_name("kept"), folder, dirs_exist_ok=True)
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     assert (outcomes(path), files(path)) == (["made"] * 2, [])
 
 
@@ -147,7 +148,7 @@ def test_more_changes_than_one_transaction_takes_are_written(spool: AuditSpool, 
     for number in range(MAX_BATCH + 3):
         fresh = f"{number:032x}"
         (folder / f"{number:04}-{fresh}.made").write_text(file.read_text().replace(change_id, fresh))
-    assert spool.drain(1) == 0
+    assert spool.drain(SqlitePlace(path), 1) == 0
     assert len(outcomes(path)) == MAX_BATCH + 4
 
 
@@ -161,7 +162,7 @@ def test_the_file_says_whether_a_process_that_died_made_its_change(
     changed = tmp_path / "acme.toml"
     die_during(spool, file_evidence(changed, b"before", "after"))
     changed.write_text(content)
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     assert outcomes(path) == outcome
 
 
@@ -171,7 +172,7 @@ def test_a_dead_change_is_judged_before_the_file_is_changed_again(
     with locked(changed.parent):
         spool.settle(changed.parent)
         changed.write_text("later")
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     assert outcomes(path) == ["made"]
 
 
@@ -179,9 +180,9 @@ def test_no_change_is_judged_while_another_process_may_change_its_file(
     spool: AuditSpool, path: Path, changed: Path
 ) -> None:
     with locked(changed.parent):
-        assert spool.drain(1) == 0
+        assert spool.drain(SqlitePlace(path), 1) == 0
         assert files(path) == [".intent"]
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     assert outcomes(path) == ["made"]
 
 
@@ -190,7 +191,7 @@ def test_a_dead_change_in_a_folder_that_is_gone_is_judged(
 ) -> None:
     make_ledger(path)
     die_during(spool, file_evidence(tmp_path / "gone" / "acme.toml", b"before", "after"))
-    assert spool.drain(1) == 0
+    assert spool.drain(SqlitePlace(path), 1) == 0
     assert outcomes(path) == ["unknown"]
 
 
@@ -202,17 +203,17 @@ def test_a_file_of_another_user_is_reported_and_stops_no_other(spool: AuditSpool
     file.chmod(0)
     change(spool)
     with pytest.raises(PermissionError):
-        spool.drain(1)
+        spool.drain(SqlitePlace(path), 1)
     assert outcomes(path) == ["made"]
 
 
 def test_a_change_of_a_process_that_lives_is_left(spool: AuditSpool, path: Path) -> None:
     make_ledger(path)
     with spool.record(LINE, {}):
-        assert AuditSpool(path).drain(1) == 0
+        assert AuditSpool(path).drain(SqlitePlace(path), 1) == 0
         assert outcomes(path) == []
         assert files(path) == [".intent"]
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     assert outcomes(path) == ["made"]
 
 
@@ -228,7 +229,7 @@ def test_an_exception_is_judged_by_the_evidence(spool: AuditSpool, path: Path, t
     for content in ("before", "after"):
         with pytest.raises(KeyError):
             write_and_fail(content)
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     assert outcomes(path) == ["made"]
 
 
@@ -242,7 +243,7 @@ def test_the_ledger_says_whether_a_dead_process_made_an_entry(
     if is_entered:
         with closing(sqlite3.connect(path)) as ledger, ledger:
             ledger.execute("INSERT INTO wallet_entries VALUES ('acme/1', ?, 'acme', 5, '1')", (moment,))
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     assert outcomes(path) == outcome
 
 
@@ -250,12 +251,12 @@ def test_a_dead_restore_is_judged_by_the_file_of_the_ledger(spool: AuditSpool, p
     make_ledger(path)
     evidence = {"replaced": str(path), "inode": path.stat().st_ino}
     die_during(spool, evidence)
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     assert outcomes(path) == []
     die_during(spool, evidence)
     path.rename(path.with_name("kept.db"))
     make_ledger(path)
-    spool.drain(1)
+    spool.drain(SqlitePlace(path), 1)
     assert outcomes(path) == ["made"]
 
 
@@ -270,7 +271,7 @@ def test_a_file_that_was_changed_by_hand_stops_no_other(
     [file] = path.with_name("ledger.db-audit").iterdir()
     file.write_text(content)
     change(spool)
-    assert spool.drain(1) == 0
+    assert spool.drain(SqlitePlace(path), 1) == 0
     assert (outcomes(path), files(path)) == (["made"], [".unreadable"])
     assert str(file) in caplog.text
 
@@ -281,7 +282,7 @@ def test_a_line_that_the_ledger_refuses_stops_no_other(spool: AuditSpool, path: 
     [file] = path.with_name("ledger.db-audit").iterdir()
     file.write_text(file.read_text().replace('"keys set"', '""'))
     change(spool)
-    assert spool.drain(1) == 0
+    assert spool.drain(SqlitePlace(path), 1) == 0
     assert (outcomes(path), files(path)) == (["made"], [".unreadable"])
 
 
