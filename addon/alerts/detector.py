@@ -79,7 +79,7 @@ class Detector:
     async def look(self, settings: Settings, faults: Mapping[str, str]) -> FoundEvents:
         """Return what is new. ``faults`` has a reason for each file that does not load.
 
-        Raises OSError, ``sqlite3.Error`` and StoreUnavailable.
+        Raises ``StoreUnavailable``.
         """
         if self._marks is None:
             await self._begin()
@@ -104,6 +104,12 @@ class Detector:
         """Read all counters at the next look: what the last one found was not written."""
         self._full_look_s = float("-inf")
 
+    def forget(self) -> None:
+        """Forget all, because another process may lead now, and write marks."""
+        self._marks, self._settings = None, None
+        self._rescues.clear()
+        self.reread_all_counters()
+
     @property
     def _known(self) -> dict[str, str]:
         assert self._marks is not None  # noqa: S101
@@ -112,9 +118,9 @@ class Detector:
     async def _begin(self) -> None:
         """Read the marks of the process that led before, and the rescued calls of its last minutes."""
         since = format_utc(self._clock.now() - timedelta(seconds=RESCUE_WINDOW_S))
-        last = await self._ledger.run(last_row)
-        fallbacks = await self._ledger.run(read_fallbacks, since, last)
-        self._marks = await self._ledger.run(read_marks)
+        last = await self._ledger.read(last_row, self._ledger.newest_row)
+        fallbacks = await self._ledger.read(read_fallbacks, since, last)
+        self._marks = await self._ledger.read(read_marks)
         # Nothing can fail from here on, so no row is counted twice.
         self._last_row = last
         self._add_rescues(fallbacks)
@@ -163,7 +169,7 @@ class Detector:
             found.marks[name] = None
 
     async def _find_in_ledger(self, found: FoundEvents, settings: Settings, now: datetime) -> None:
-        new = await self._ledger.run(read_new_rows, self._last_row)
+        new = await self._ledger.read(read_new_rows, self._ledger.newest_row, self._last_row)
         # The next look reads later rows only, also if this one fails. It then looks at all budgets.
         self._last_row = new.last
         self._add_rescues(new.fallbacks)
@@ -229,7 +235,7 @@ class Detector:
         if not wanted and callers is not None:
             return
         # Before the counters: a credit that comes in between then makes nothing look spent.
-        last_credits = await self._ledger.run(find_last_credits, [one.id for one in wanted])
+        last_credits = await self._ledger.read(find_last_credits, [one.id for one in wanted])
         shown: dict[tuple[str, str], float] = {}
         for number, workspace in enumerate(wanted):
             if number % _BATCH == 0:

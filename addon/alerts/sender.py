@@ -5,7 +5,6 @@ Alerts wait in the ledger's table ``alerts``. Those of an outage of the store wa
 
 import asyncio
 import logging
-import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -44,7 +43,7 @@ _IDLE_S: Final = 5.0
 _NEXT_LOOK_S: Final = 1.0
 """The wait after the last alert that is due."""
 
-FAULTS: Final = (OSError, sqlite3.Error, StoreUnavailable)
+FAULTS: Final = (OSError, StoreUnavailable)
 """Faults of the ledger and the store, which end by themselves."""
 
 
@@ -62,7 +61,10 @@ class _KeptAlert:
 
 
 class Sender:
-    """Sends alerts in the process that has the lock of ``ledger``. ``settings`` returns the latest."""
+    """Sends the alerts of the ledger in the process that leads, and those in memory in each.
+
+    ``settings`` returns the latest.
+    """
 
     def __init__(
         self,
@@ -114,7 +116,7 @@ class Sender:
         """Move the alerts in memory to the ledger. One that is being sent now may be sent twice."""
         if self._kept:
             waiting = [one.alert for one in self._kept]
-            await self._ledger.run(enqueue, waiting, {}, is_sent=True)
+            await self._ledger.write(enqueue, waiting, {}, is_sent=True)
             self._kept.clear()
 
     def note_dropped(self, alerts: Sequence[NewAlert | WaitingAlert], reason: str) -> None:
@@ -142,8 +144,8 @@ class Sender:
         return min(pause_s, _IDLE_S)  # New settings may name another receiver.
 
     async def send(self) -> float:
-        """Send what is due, if this process is the leader. Return the seconds until there may be more."""
-        if self._ledger.is_leader and (webhook := await self._find_webhook()):
+        """Send what is due, and what is kept. Return the seconds until there may be more."""
+        if (self._ledger.is_leader or self._kept) and (webhook := await self._find_webhook()):
             return await self._send_due(webhook)
         return _IDLE_S
 
@@ -160,7 +162,7 @@ class Sender:
             self.log_missing_target()
         if target:
             self._failures, self._paused_until_s = 0, float("-inf")
-            self._webhook = await self._ledger.call(lambda: Webhook(target, proxy))
+            self._webhook = await asyncio.to_thread(Webhook, target, proxy)
         return self._webhook
 
     async def _send_due(self, webhook: Webhook) -> float:
@@ -169,8 +171,8 @@ class Sender:
             return self._pause_s
         while self._kept and not self._pause_s > 0:
             await self._send_kept(webhook, self._kept[0])
-        while self._store.outage is None and not self._pause_s > 0:
-            due = await self._ledger.run(find_due, format_utc(self._clock.now()), _BATCH)
+        while self._ledger.is_leader and self._store.outage is None and not self._pause_s > 0:
+            due = await self._ledger.read(find_due, format_utc(self._clock.now()), _BATCH)
             if not due:
                 return _NEXT_LOOK_S
             for alert in due:
@@ -213,16 +215,16 @@ class Sender:
         now = self._clock.now()
         moment = format_utc(now)
         if outcome.is_taken:
-            await self._ledger.run(note_sent, alert.id, moment, outcome.answer)
+            await self._ledger.write(note_sent, alert.id, moment, outcome.answer)
             return
         failures = alert.attempts + 1 if outcome.is_event_refused else self._failures
         next_at = format_utc(now + timedelta(seconds=back_off_s(failures)))
-        await self._ledger.run(note_failed, alert.id, outcome.answer, next_at)
+        await self._ledger.write(note_failed, alert.id, outcome.answer, next_at)
         oldest = format_utc(now - MAX_AGE)
         # An alert that is old because no gateway ran gets its attempts too.
         if alert.created_at < oldest and alert.attempts + 1 >= MIN_ATTEMPTS:
             only = alert.id if outcome.is_event_refused else None
-            dropped = await self._ledger.run(drop_old, oldest, moment, only)
+            dropped = await self._ledger.write(drop_old, oldest, moment, only)
             self.note_dropped(dropped, f"it could not be delivered within a day; last: {outcome.answer}")
 
     def log_missing_target(self) -> None:

@@ -5,6 +5,8 @@
 | while the ledger can be written | in the ledger's table ``alerts``, in the same transaction as its mark |
 | of an outage of the store | in memory, at most ``sender.MAX_IN_MEMORY``, until it is sent or the ledger is back |
 
+While nobody can lead, because the ledger is away, each process tells of that outage itself.
+
 Nothing here is in the way of a call. Source: docs/alerts.md, docs/decisions/alerts-are-found-by-looking.md.
 """
 
@@ -14,7 +16,6 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from addon.alerts import events
@@ -26,6 +27,7 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
 from addon.store.measured import MeasuredStore
 from addon.store.money.alerts import NewAlert, count_waiting, enqueue
+from addon.store.money.ledger import LedgerPlace
 from addon.store.protocol import StoreUnavailable
 from addon.telemetry.metrics import Metrics
 
@@ -39,19 +41,22 @@ CHECK_S: Final = 5.0
 class Alerts:
     """The alerts of one process.
 
-    ``settings`` returns the latest, ``faults`` a reason for each file that does not load.
+    ``settings`` returns the latest, ``faults`` a reason for each file that does not load. An outage that ends within
+    ``patience_s`` is no event.
     """
 
     def __init__(
         self,
-        database: Path,
+        place: LedgerPlace,
         store: MeasuredStore,
         metrics: Metrics,
         settings: Callable[[], Settings],
         faults: Callable[[], Mapping[str, str]],
         clock: Clock = SYSTEM_CLOCK,
+        patience_s: float = 0,
     ) -> None:
-        self._ledger = LedgerThread(database)
+        self._ledger = LedgerThread(place)
+        self._patience_s = patience_s
         self._store = store
         self._metrics = metrics
         self._settings = settings
@@ -61,6 +66,7 @@ class Alerts:
         self._gateway = socket.gethostname()
         self.sender = Sender(self._ledger, store, metrics, settings, clock)
         self._failed_at: datetime | None = None
+        self._has_told = False
         self._check_s = float("-inf")
         self._has_failed = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -99,29 +105,45 @@ class Alerts:
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Find new events once, if this process is the leader."""
-        if not await self._ledger.become_leader():
+        """Find new events once, if this process is the leader. While nobody can lead, find an outage only."""
+        try:
+            leads = await self._ledger.become_leader()
+        except StoreUnavailable:
+            self._detector.forget()
+            self._note_outage(is_mine=True)
+            return
+        if not leads:
+            self._detector.forget()
+            self._note_outage(is_mine=False)
+            if self._store.outage is None:
+                await self.sender.save_kept()
             return
         now_s = self._clock.monotonic_s()
         if now_s - self._check_s >= CHECK_S:
             self._check_s = now_s
             with suppress(StoreUnavailable):  # The store notes this.
                 await self._store.check()
-        self._note_outage()
+        self._note_outage(is_mine=True)
         if self._store.outage is None:
             await self.sender.save_kept()
             found = await self._detector.look(self._settings(), self._faults())
             await self._save(found)
-            self._metrics.set_alerts_waiting(await self._ledger.run(count_waiting))
+            self._metrics.set_alerts_waiting(await self._ledger.read(count_waiting))
 
-    def _note_outage(self) -> None:
+    def _note_outage(self, *, is_mine: bool) -> None:
+        """Tell of an outage when it lasts, if it ``is_mine`` to tell, and of its end."""
         now, outage = self._clock.now(), self._store.outage
-        if outage is not None and self._failed_at is None:
+        if outage is None:
+            if self._has_told and self._failed_at is not None:
+                self._keep(events.store_recovered(self._failed_at, now))
+            self._failed_at, self._has_told = None, False
+            return
+        if self._failed_at is None:
             self._failed_at = now
+        has_lasted = (now - self._failed_at).total_seconds() >= self._patience_s
+        if is_mine and has_lasted and not self._has_told:
+            self._has_told = True
             self._keep(events.store_unavailable(outage, now))
-        elif outage is None and self._failed_at is not None:
-            self._keep(events.store_recovered(self._failed_at, now))
-            self._failed_at = None
 
     def _keep(self, event: Event) -> None:
         """Send an event of the store itself, without the ledger."""
@@ -134,7 +156,7 @@ class Alerts:
             return
         alerts = [event.pack(self._gateway) for event in found.events]
         is_sent = self._settings().alert_target is not None
-        new, dropped = await self._ledger.run(enqueue, alerts, found.marks, is_sent=is_sent)
+        new, dropped = await self._ledger.write(enqueue, alerts, found.marks, is_sent=is_sent)
         self._detector.note_written(found.marks)
         self._announce(new)
         self.sender.note_dropped(dropped, "too many alerts wait")

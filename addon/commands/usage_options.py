@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -12,6 +12,7 @@ from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import SettingsError, shorten_name, suggest_name
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.call_filter import FAILED, Filter, is_status
 from addon.store.money.reports.names import find_names
 from addon.store.money.reports.totals import GROUPS
@@ -90,7 +91,7 @@ def check_filters(by: str | None, wanted: Filter) -> None:
         raise click.UsageError("refused calls were not sent: no --model, --provider, --status or --mode")
 
 
-def check_names(conf_file: Path, conf: ProxyConf, ledger: Any, wanted: Filter) -> None:
+def check_names(conf_file: Path, conf: ProxyConf, ledger: Ledger, wanted: Filter) -> None:
     """Raise ``ClickException`` for a name that is neither in the ledger nor in the settings."""
     asked = {
         "workspace": wanted.workspace,

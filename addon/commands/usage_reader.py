@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -14,6 +14,7 @@ from addon.commands.usage_options import LIMITS, REFUSALS
 from addon.commands.usage_tables import UsageTables
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.archived_calls import Missing, find_missing, find_missing_in_sums
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.report import (
@@ -36,7 +37,7 @@ class UsageReader:
     def __init__(
         self,
         conf_file: Path,
-        ledger: Any,
+        ledger: Ledger,
         wanted: Filter,
         most: int | None,
         *,

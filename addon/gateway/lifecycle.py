@@ -9,7 +9,7 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from addon import VERSION
 from addon.alerts.service import Alerts
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tollgate.lifecycle")
 
+FLEET_PATIENCE_S: Final = 30.0
+"""How long a fleet may be without its ledger before an alert: each process sends its own."""
+
 
 class Lifecycle:
     """The services of one gateway process. ``deps`` is for its calls, with the latest good settings.
@@ -66,7 +69,8 @@ class Lifecycle:
         self.metrics = Metrics(VERSION)
         measured = MeasuredStore(open_store(settings.conf), self.metrics)
         self.store: Store = measured
-        self.rollups = RollupBuilder(settings.conf.paths.database)
+        # PostgreSQL keeps the sums in the transactions of calls.
+        self.rollups = None if settings.conf.ledger.url else RollupBuilder(settings.conf.paths.database)
         place = find_ledger(settings.conf)
         self.audit = AuditDrain(settings.conf.paths.database, place)
         self.platform_keys = PlatformKeys(self.metrics)
@@ -84,11 +88,12 @@ class Lifecycle:
         self.draining = False
         self.fault: BaseException | None = None
         self.alerts = Alerts(
-            settings.conf.paths.database,
+            place,
             measured,
             self.metrics,
             lambda: self.deps.settings,
             self._find_faults,
+            patience_s=FLEET_PATIENCE_S if settings.conf.ledger.url else 0,
         )
 
     def _make_deps(self, settings: Settings, new_id: Callable[[], str]) -> Dependencies:
@@ -114,7 +119,8 @@ class Lifecycle:
         settings = self.deps.settings
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._maintain_store())
-        self.rollups.start()
+        if self.rollups:
+            self.rollups.start()
         self.audit.start()
         self.alerts.start()
         if self.watcher:
@@ -156,7 +162,8 @@ class Lifecycle:
             self.upkeep.cancel()
         await self.alerts.stop()
         await self.audit.stop()
-        await self.rollups.stop()
+        if self.rollups:
+            await self.rollups.stop()
         if self.watcher:
             await self.watcher.stop()
         if self.admin:

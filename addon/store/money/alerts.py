@@ -1,13 +1,13 @@
 """The ledger's queue of alerts, the marks of what was alerted, and what the rows of calls say that alerts need.
 
-Each function runs on the caller's connection. All raise ``sqlite3.Error``. Source: docs/ledger.md, docs/alerts.md.
+Each function runs in the caller's transaction. Source: docs/ledger.md, docs/alerts.md.
 """
 
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from addon.store.money.ledger import Ledger
 from addon.text.table import Table
 
 MAX_WAITING: Final = 10_000
@@ -72,35 +72,33 @@ class NewRows(NamedTuple):
 
 
 def enqueue(
-    connection: sqlite3.Connection,
+    connection: Ledger,
     alerts: Iterable[NewAlert],
     marks: Mapping[str, str | None],
     *,
     is_sent: bool,
 ) -> tuple[list[NewAlert], list[NewAlert]]:
-    """Add alerts and change marks, in one transaction. None removes a mark.
+    """Add alerts and change marks. None removes a mark.
 
     Return the alerts that are new, and those among them that the queue has no room for. Where alerts are not sent at
     all, they are kept as ``unsent``.
     """
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        room = MAX_WAITING - count_waiting(connection)
-        new, dropped = [], []
-        for alert in alerts:
-            status = "unsent" if not is_sent else "waiting" if room > 0 else "dropped"
-            if _insert(connection, alert, status):
-                new.append(alert)
-                room -= status == "waiting"
-                if status == "dropped":
-                    dropped.append(alert)
-        _change_marks(connection, marks)
-        if new:
-            _forget_old(connection)
-        return new, dropped
+    room = MAX_WAITING - count_waiting(connection)
+    new, dropped = [], []
+    for alert in alerts:
+        status = "unsent" if not is_sent else "waiting" if room > 0 else "dropped"
+        if _insert(connection, alert, status):
+            new.append(alert)
+            room -= status == "waiting"
+            if status == "dropped":
+                dropped.append(alert)
+    _change_marks(connection, marks)
+    if new:
+        _forget_old(connection)
+    return new, dropped
 
 
-def _insert(connection: sqlite3.Connection, alert: NewAlert, status: str) -> bool:
+def _insert(connection: Ledger, alert: NewAlert, status: str) -> bool:
     """Add an alert. Return whether its id is new."""
     is_waiting = status == "waiting"
     next_at, ended_at = (alert.created_at, None) if is_waiting else (None, alert.created_at)
@@ -108,21 +106,24 @@ def _insert(connection: sqlite3.Connection, alert: NewAlert, status: str) -> boo
     return bool(connection.execute(_INSERT, (*name, status, next_at, ended_at, alert.body)).rowcount)
 
 
-def _change_marks(connection: sqlite3.Connection, marks: Mapping[str, str | None]) -> None:
+def _change_marks(connection: Ledger, marks: Mapping[str, str | None]) -> None:
     for name, value in marks.items():
         if value is None:
             connection.execute("DELETE FROM alert_marks WHERE name = ?", (name,))
         else:
-            connection.execute("INSERT OR REPLACE INTO alert_marks VALUES (?, ?)", (name, value))
+            connection.execute(_MARK, (name, value))
 
 
+_MARK = """
+    INSERT INTO alert_marks (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
 _INSERT = """
     INSERT INTO alerts (id, created_at, type, workspace, status, attempts, next_at, ended_at, body)
     VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 """
 
 
-def _forget_old(connection: sqlite3.Connection) -> None:
+def _forget_old(connection: Ledger) -> None:
     connection.execute(
         "DELETE FROM alerts WHERE status <> 'waiting' AND id NOT IN"
         " (SELECT id FROM alerts WHERE status <> 'waiting' ORDER BY ended_at DESC LIMIT ?)",
@@ -130,13 +131,13 @@ def _forget_old(connection: sqlite3.Connection) -> None:
     )
 
 
-def count_waiting(connection: sqlite3.Connection) -> int:
+def count_waiting(connection: Ledger) -> int:
     """Return how many alerts wait."""
     found: int = connection.execute("SELECT count(*) FROM alerts WHERE status = 'waiting'").fetchone()[0]
     return found
 
 
-def find_due(connection: sqlite3.Connection, now: str, limit: int) -> list[WaitingAlert]:
+def find_due(connection: Ledger, now: str, limit: int) -> list[WaitingAlert]:
     """Return the alerts whose next attempt is due, the oldest first."""
     sql = (
         "SELECT id, created_at, type, attempts, body FROM alerts"
@@ -145,7 +146,7 @@ def find_due(connection: sqlite3.Connection, now: str, limit: int) -> list[Waiti
     return [WaitingAlert(*row) for row in connection.execute(sql, (now, limit))]
 
 
-def note_sent(connection: sqlite3.Connection, alert_id: str, now: str, answer: str) -> None:
+def note_sent(connection: Ledger, alert_id: str, now: str, answer: str) -> None:
     """Record that an alert was taken."""
     sql = (
         "UPDATE alerts SET status = 'sent', attempts = attempts + 1, next_at = NULL, ended_at = ?, answer = ?"
@@ -153,15 +154,13 @@ def note_sent(connection: sqlite3.Connection, alert_id: str, now: str, answer: s
     connection.execute(f"{sql} WHERE id = ?", (now, answer, alert_id))
 
 
-def note_failed(connection: sqlite3.Connection, alert_id: str, answer: str, next_at: str) -> None:
+def note_failed(connection: Ledger, alert_id: str, answer: str, next_at: str) -> None:
     """Record a failed attempt, and when the next one is due."""
     sql = "UPDATE alerts SET attempts = attempts + 1, next_at = ?, answer = ? WHERE id = ?"
     connection.execute(sql, (next_at, answer, alert_id))
 
 
-def drop_old(
-    connection: sqlite3.Connection, before: str, now: str, only: str | None = None
-) -> list[WaitingAlert]:
+def drop_old(connection: Ledger, before: str, now: str, only: str | None = None) -> list[WaitingAlert]:
     """Drop and return the waiting alerts that are older, or ``only`` the one with this id."""
     sql = (
         "UPDATE alerts SET status = 'dropped', next_at = NULL, ended_at = ?"
@@ -171,7 +170,7 @@ def drop_old(
     return [WaitingAlert(*row) for row in connection.execute(sql, (now, before, only)).fetchall()]
 
 
-def list_alerts(connection: sqlite3.Connection, limit: int) -> Table:
+def list_alerts(connection: Ledger, limit: int) -> Table:
     """Return the newest alerts, those that wait first. A ledger of an older version has none."""
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'alerts'").fetchone():
         return Table(LIST_COLUMNS, [])
@@ -182,7 +181,7 @@ def list_alerts(connection: sqlite3.Connection, limit: int) -> Table:
     return Table(LIST_COLUMNS, connection.execute(sql, (limit,)).fetchall())
 
 
-def read_marks(connection: sqlite3.Connection) -> dict[str, str]:
+def read_marks(connection: Ledger) -> dict[str, str]:
     """Return all marks by name."""
     return dict(connection.execute("SELECT name, value FROM alert_marks"))
 
@@ -190,25 +189,27 @@ def read_marks(connection: sqlite3.Connection) -> dict[str, str]:
 # What calls and wallets say.
 
 
-def last_row(connection: sqlite3.Connection) -> int:
-    """Return the number of the newest row of a call."""
-    found: int = connection.execute("SELECT coalesce(max(rowid), 0) FROM usage").fetchone()[0]
+def last_row(connection: Ledger, newest_row: str) -> int:
+    """Return the number of the newest row of a call. ``newest_row`` is that of the ``LedgerPlace``."""
+    found: int = connection.execute(newest_row).fetchone()[0]
     return found
 
 
-def read_new_rows(connection: sqlite3.Connection, after: int) -> NewRows:
-    """Return what was recorded after a row. It reads these rows only."""
-    callers, fallbacks, last = set(), [], after
-    for row in connection.execute(_NEWS, (after,)):
-        workspace, key_id, provider, is_fallback, calls, retail_nanousd, newest = row
+def read_new_rows(connection: Ledger, newest_row: str, after: int) -> NewRows:
+    """Return what was recorded after a row. It reads these rows only.
+
+    A ledger whose rows end before that one is another one: it has no new rows yet.
+    """
+    callers, fallbacks, last = set(), [], last_row(connection, newest_row)
+    for row in connection.execute(_NEWS, (after, last)):
+        workspace, key_id, provider, is_fallback, calls, retail_nanousd = row
         callers.add((workspace, key_id))
-        last = max(last, newest)
         if is_fallback:
             fallbacks.append(Rescue(workspace, provider, calls, retail_nanousd))
     return NewRows(last, frozenset(callers), fallbacks)
 
 
-def read_fallbacks(connection: sqlite3.Connection, since: str, last: int) -> list[Rescue]:
+def read_fallbacks(connection: Ledger, since: str, last: int) -> list[Rescue]:
     """Return the fallbacks with a platform key since a time, up to a row, by workspace and provider."""
     sql = (
         f"SELECT workspace, provider, count(*), sum(retail_nanousd) FROM usage"  # noqa: S608
@@ -219,6 +220,6 @@ def read_fallbacks(connection: sqlite3.Connection, since: str, last: int) -> lis
 
 _IS_FALLBACK = "fallback = 1 AND mode = 'payg' AND status < 400"
 _NEWS = f"""
-    SELECT workspace, key_id, provider, {_IS_FALLBACK}, count(*), sum(retail_nanousd), max(rowid)
-    FROM usage WHERE rowid > ? GROUP BY 1, 2, 3, 4
+    SELECT workspace, key_id, provider, {_IS_FALLBACK}, count(*), sum(retail_nanousd)
+    FROM usage WHERE rowid > ? AND rowid <= ? GROUP BY 1, 2, 3, 4
 """  # noqa: S608

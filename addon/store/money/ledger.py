@@ -40,6 +40,19 @@ class Ledger(Protocol):
         """Run one statement. ``values`` are ``Values``."""
 
 
+class Lead(Protocol):
+    """A process that would do a work which one process of all with a ledger does. Raises ``StoreUnavailable``."""
+
+    def take(self) -> bool:
+        """Take the work if no process has it, or keep it. Return whether this process has it, now and for a while."""
+
+    def is_held(self) -> bool:
+        """Return whether this process still has it, without a look at the ledger."""
+
+    def end(self) -> None:
+        """Leave the work to another process."""
+
+
 class LedgerPlace(Protocol):
     """Where a ledger is. Its methods raise ``StoreUnavailable``, whose text has no credential."""
 
@@ -51,10 +64,29 @@ class LedgerPlace(Protocol):
     def never_writable(self) -> tuple[type[Exception], ...]:
         """The errors for a row that can never be written, which ``write`` passes on from a ``SAVEPOINT``."""
 
+    @property
+    def newest_row(self) -> str:
+        """A query for a number: from no call of it or below can a row still appear, and later ones have higher ones.
+
+        It is that of ``usage.rowid``. Numbers begin again in a ledger that was restored.
+        """
+
+    def lead(self, work: str) -> "Lead":
+        """Return this process as one that would do ``work``, which only one process does."""
+
+    def kept_open(self) -> "LedgerPlace":
+        """Return the same place for one thread that uses it again and again. It may keep a connection.
+
+        ``close`` ends that.
+        """
+
+    def close(self) -> None:
+        """End what ``kept_open`` keeps, also for a thread that waits for an answer: its work fails then."""
+
     def exists(self) -> bool:
         """Return whether a gateway has made the ledger. Raises ``StoreUnavailable``."""
 
-    def read(self) -> AbstractContextManager[Any]:
+    def read(self) -> AbstractContextManager[Ledger]:
         """Give a view of the ledger at one moment, which can't write. A file that is missing counts as empty."""
 
     def write(self, timeout_s: float = ...) -> AbstractContextManager[Ledger]:

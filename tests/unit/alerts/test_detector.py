@@ -1,7 +1,7 @@
 """Rescued calls are counted once, whatever fails in between. Only budgets that may have changed are read."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from addon.alerts.ledger_thread import LedgerThread
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.settings.settings import SettingsFiles, load_settings
 from addon.store.money.sqlite.migrations import migrate
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import Settlement
 from addon.telemetry.metrics import Metrics
@@ -32,18 +33,18 @@ class BusyLedger(LedgerThread):
     """A ledger in which a rescued call is recorded after each step. One step fails."""
 
     def __init__(self, database: Path, failing_step: int) -> None:
-        super().__init__(database)
+        super().__init__(SqlitePlace(database))
         self.is_busy = True
         self._path = database
         self._step = 0
         self._failing_step = failing_step
 
     @override
-    async def run(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def _run(self, *args: Any) -> Any:
         self._step += 1
         if self._step == self._failing_step:
             raise sqlite3.OperationalError("database is locked")
-        result = await super().run(step, *args, **kwargs)
+        result = await super()._run(*args)
         if self.is_busy:
             self._record()
         return result
@@ -100,7 +101,7 @@ async def test_after_a_reload_only_workspaces_that_changed_are_read(tmp_path: Pa
     database = tmp_path / "tollgate.db"
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         migrate(connection)
-    store, ledger, now_s = WatchedStore(database), LedgerThread(database), 100.0
+    store, ledger, now_s = WatchedStore(database), LedgerThread(SqlitePlace(database)), 100.0
     detector = Detector(ledger, store, Metrics("1"), SYSTEM_CLOCK)
     conf = files.load().conf
 
@@ -137,7 +138,7 @@ async def test_only_more_rescued_calls_than_the_threshold_are_an_event(tmp_path:
     database = tmp_path / "tollgate.db"
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         migrate(connection)
-    store, ledger = SqliteStore(database), LedgerThread(database)
+    store, ledger = SqliteStore(database), LedgerThread(SqlitePlace(database))
     detector = Detector(ledger, store, Metrics("1"), SYSTEM_CLOCK)
     await detector.look(settings, {})
     rescued = {"fallback": 1, "mode": "payg", "workspace": "acme", "provider": "OPENAI", "status": 200}

@@ -18,6 +18,7 @@ from addon.alerts.sender import MAX_AGE, MAX_BACK_OFF_S, MIN_ATTEMPTS
 from addon.alerts.service import Alerts
 from addon.settings.settings import Settings, load_settings
 from addon.store.measured import MeasuredStore
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.money.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 
@@ -51,7 +52,7 @@ class Process:
         self.metrics, self.settings, self.faults = Metrics("1"), settings, dict[str, str]()
         self.store = MeasuredStore(SqliteStore(ledger), self.metrics)
         self.alerts = Alerts(
-            ledger, self.store, self.metrics, lambda: self.settings, lambda: self.faults, clock
+            SqlitePlace(ledger), self.store, self.metrics, lambda: self.settings, lambda: self.faults, clock
         )
 
     async def run(self) -> float:

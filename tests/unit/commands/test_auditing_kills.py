@@ -29,6 +29,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from addon.cli import main
 from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.money.sqlite.place import SqlitePlace
 
 STEPS = {"os.rename", "os.remove", "os.mkdir", "tempfile.mkstemp", "sqlite3.connect", "fcntl.flock"}
 database, words = Path(sys.argv[1]), sys.argv[2:]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from addon.store.money.audit.audit_chain import append, has_chain, name_columns, read_chain
 from addon.store.money.audit.audit_evidence import Evidence, Outcome
@@ -169,7 +169,7 @@ def find_lines(
     return Table(COLUMNS, ledger.execute(sql, (*given.values(), limit)).fetchall())
 
 
-def find_audit_gaps(ledger: Any) -> Iterable[str]:
+def find_audit_gaps(ledger: Ledger) -> Iterable[str]:
     """Yield one line for each sign that the log was changed by another program."""
     if not has_table(ledger, "audit"):
         # Versions before the audit log made neither of its tables.

@@ -3,9 +3,11 @@
 Calls have a connection of their own, ``Transactions``. Nothing is prepared, and no session has a state.
 """
 
+import os
 import re
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,9 +17,11 @@ from pydantic import SecretStr
 
 from addon.settings.ledger_url import hide_credentials
 from addon.store.money.ledger import Cursor, Ledger, Values
+from addon.store.money.postgres.lead import LeaseLead
 from addon.store.protocol import StoreUnavailable
 
 CONNECT_TIMEOUT_S: Final = 3
+IDLE: Final = psycopg.pq.TransactionStatus.IDLE
 WRITE_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 3600.0
 """How long one statement of a report may take."""
@@ -49,10 +53,32 @@ class PostgresLedger:
 class PostgresPlace:
     """The ledger at ``url``: a ``LedgerPlace``."""
 
-    def __init__(self, url: SecretStr) -> None:
+    def __init__(self, url: SecretStr, *, is_kept: bool = False) -> None:
         self._url = url
+        self._is_kept = is_kept
+        self._connection: psycopg.Connection[Any] | None = None
+        self._is_used = False
         self.name = hide_credentials(url.get_secret_value())
         self.never_writable = (psycopg.DataError, psycopg.IntegrityError)
+        # Transactions commit in another order than they begin. Below this number all have ended.
+        self.newest_row = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1"
+
+    def lead(self, work: str) -> LeaseLead:
+        """See ``LedgerPlace.lead``."""
+        return LeaseLead(self.change, work)
+
+    def kept_open(self) -> "PostgresPlace":
+        """See ``LedgerPlace.kept_open``."""
+        return PostgresPlace(self._url, is_kept=True)
+
+    def close(self) -> None:
+        """See ``LedgerPlace.close``."""
+        connection, self._connection = self._connection, None
+        if connection is not None and not self._is_used:
+            connection.close()
+        elif connection is not None:
+            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as used:
+                used.shutdown(socket.SHUT_RDWR)
 
     def exists(self) -> bool:
         """See ``LedgerPlace.exists``."""
@@ -67,14 +93,21 @@ class PostgresPlace:
             connection.execute(_READ)
             _bound(connection, timeout_s)
             yield PostgresLedger(connection)
+            connection.execute("COMMIT")
 
     @contextmanager
     def write(self, timeout_s: float = WRITE_TIMEOUT_S) -> Iterator[Ledger]:
         """See ``LedgerPlace.write``."""
+        with self.change(timeout_s) as ledger:
+            ledger.execute(_LOCK)
+            yield ledger
+
+    @contextmanager
+    def change(self, timeout_s: float) -> Iterator[Ledger]:
+        """Give a transaction as ``write`` does, beside which others run."""
         with self._connected() as connection:
             connection.execute("BEGIN")
             _bound(connection, timeout_s)
-            connection.execute(_LOCK)
             yield PostgresLedger(connection)
             connection.execute("COMMIT")
 
@@ -82,23 +115,33 @@ class PostgresPlace:
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
         """Connect. A transaction that is still open at the end is undone."""
         try:
-            connection = psycopg.connect(
-                self._url.get_secret_value(),
-                autocommit=True,
-                prepare_threshold=None,
-                cursor_factory=psycopg.ClientCursor,
-                application_name="tollgate",
-                client_encoding="utf8",
-                connect_timeout=CONNECT_TIMEOUT_S,
-            )
+            connection = self._connection or self._connect()
         except psycopg.Error as error:
             raise self._unavailable(error) from None
+        self._connection, self._is_used, is_kept = connection, True, False
         try:
             yield connection
+            is_kept = self._is_kept and connection.info.transaction_status is IDLE
         except psycopg.Error as error:
             raise self._unavailable(error) from error
         finally:
-            connection.close()
+            self._is_used = False
+            if not is_kept or self._connection is None:
+                self._connection = None
+                connection.close()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            self._url.get_secret_value(),
+            autocommit=True,
+            prepare_threshold=None,
+            cursor_factory=psycopg.ClientCursor,
+            application_name="tollgate",
+            client_encoding="utf8",
+            connect_timeout=CONNECT_TIMEOUT_S,
+            # A server that is gone without a word is noticed.
+            tcp_user_timeout=round(CONNECT_TIMEOUT_S * 1000),
+        )
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
         if isinstance(error, psycopg.errors.UndefinedTable):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from addon.store.money.reports.report import open_report
 from addon.store.money.sqlite.connection import NEVER_WRITABLE, make_unavailable, raising_unavailable
+from addon.store.money.sqlite.lead import FileLead
 
 WRITE_TIMEOUT_S = 5.0
 
@@ -19,6 +20,18 @@ class SqlitePlace:
         self.path = path
         self.name = str(path)
         self.never_writable = NEVER_WRITABLE
+        self.newest_row = "SELECT coalesce(max(rowid), 0) FROM usage"
+
+    def lead(self, work: str) -> FileLead:
+        """See ``LedgerPlace.lead``. A gateway has made the folder of the locks."""
+        return FileLead(self.path.with_name(f"{self.path.name}-owners") / f".{work}")
+
+    def kept_open(self) -> "SqlitePlace":
+        """See ``LedgerPlace.kept_open``. A file is opened quickly."""
+        return self
+
+    def close(self) -> None:
+        """See ``LedgerPlace.close``."""
 
     def exists(self) -> bool:
         """See ``LedgerPlace.exists``."""

@@ -4,20 +4,19 @@ Source: docs/decisions/triggers-keep-the-rollups.md.
 """
 
 import asyncio
-import fcntl
 import logging
-import os
 import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.money.sums.rollups import build_step, is_behind
 from addon.store.money.sums.step_pace import StepPace
+from addon.store.protocol import StoreUnavailable
 
 log = logging.getLogger("tollgate.store")
 
@@ -38,7 +37,7 @@ class RollupBuilder:
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rollups")
         self._task: asyncio.Task[None] | None = None
-        self._lock: int | None = None
+        self._lead = SqlitePlace(database).lead("rollups")
         self._connection: sqlite3.Connection | None = None
         self._pace = StepPace(time_s)
         self._has_failed = False
@@ -62,7 +61,7 @@ class RollupBuilder:
             try:
                 pause_s = await loop.run_in_executor(self._thread, self.step)
                 self._has_failed = False
-            except (OSError, sqlite3.Error) as error:
+            except (OSError, sqlite3.Error, StoreUnavailable) as error:
                 # Reports then read rows instead, which takes longer.
                 if not self._has_failed:
                     log.warning("the rollups can't be built: %s", error)
@@ -71,9 +70,7 @@ class RollupBuilder:
 
     def step(self) -> float:
         """Build one step, if one is due and no other process builds. Return how many seconds to rest then."""
-        if self._lock is None:
-            self._lock = _try_lock(self._database.with_name(f"{self._database.name}-owners") / ".rollups")
-        if self._lock is None:
+        if not self._lead.take():
             return LOOK_S
         if self._connection is None:
             self._connection = sqlite3.connect(self._database, timeout=1, isolation_level=None)
@@ -89,15 +86,4 @@ class RollupBuilder:
         """Let another process build. The thread of the steps calls this."""
         if self._connection:
             self._connection.close()
-        if self._lock is not None:
-            os.close(self._lock)
-
-
-def _try_lock(file: Path) -> int | None:
-    """Return the descriptor of the locked file, None while another process has the lock. It ends with the process."""
-    descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
-    with suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return descriptor
-    os.close(descriptor)
-    return None
+        self._lead.end()
