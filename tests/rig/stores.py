@@ -17,10 +17,10 @@ from pydantic import SecretStr
 from addon.runtime.clock import SYSTEM_CLOCK, monotonic_us
 from addon.store.money.engine import Asked, Statement
 from addon.store.money.postgres.engine import POSTGRES
+from addon.store.money.postgres.ledger import PostgresPlace
 from addon.store.money.postgres.money import PostgresMoney
 from addon.store.money.reports.report import ledger_counters
 from addon.store.money.sqlite.money import SqliteMoney
-from addon.store.money.sqlite.recount import DAYS, WALLETS, CounterTotals, sum_counters
 from addon.store.money.sqlite.store import SqliteStore
 from addon.store.money.verify.verify import verify
 from addon.store.paired import PairedStore
@@ -207,15 +207,8 @@ class StoreLocation:
 
     async def discrepancies(self) -> list[str]:
         if self.postgres:
-            with psycopg.connect(self.postgres) as ledger:
-                counted = sum_counters(ledger.execute(DAYS), ledger.execute(WALLETS))
-                spent = ledger.execute("SELECT scope, period, spent_nanousd, requests FROM spend").fetchall()
-            stored = {Counter(*row[:2]): CounterTotals(*row[2:]) for row in spent}
-            return [
-                f"{counter}: {stored.get(counter)}, recounted {counted.get(counter)}"
-                for counter in stored.keys() | counted.keys()
-                if stored.get(counter, CounterTotals()) != counted.get(counter, CounterTotals())
-            ]
+            with PostgresPlace(SecretStr(self.postgres)).read() as ledger:
+                return verify(ledger)
         with self._connected() as connection:
             return verify(connection)
 

@@ -102,7 +102,7 @@ def _copy_rows(file: sqlite3.Connection, month: str) -> None:
 
 def _check_sums(file: sqlite3.Connection, month: str) -> None:
     """Refuse a month whose sums in the ledger are not those of its calls: they would stay as they are."""
-    kept = digest_sums(file, month, schema="source")
+    kept = digest_sums(file, month, schema="source.")
     for table, digest in digest_sums(file, month).items():
         if kept[table] != digest:
             raise ArchiveRefused(

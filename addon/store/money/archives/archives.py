@@ -73,7 +73,7 @@ def find_archive(connection: sqlite3.Connection, month: str) -> Archive | None:
     return next((one for one in find_archives(connection) if one.month == month), None)
 
 
-def find_recorded_months(connection: sqlite3.Connection) -> list[str]:
+def find_recorded_months(connection: Ledger) -> list[str]:
     """Return the months whose calls are in files, the earliest first. Some of them may still be here, too."""
     return [one.month for one in find_archives(connection) if one.file_sha256 is not None]
 
@@ -109,7 +109,7 @@ _WORKSPACES: Final = """
 
 
 def digest_sums(
-    connection: sqlite3.Connection, month: str, *, without_late: bool = False, schema: str = "main"
+    connection: Ledger, month: str, *, without_late: bool = False, schema: str = ""
 ) -> dict[str, str]:
     """Return the digest of a month's sums in each table, ``without_late`` without the calls that came later.
 
@@ -119,13 +119,11 @@ def digest_sums(
     return {table.name: _digest(connection, table, month, without_late, schema) for table in TABLES}
 
 
-def _digest(
-    connection: sqlite3.Connection, table: RollupTable, month: str, without_late: bool, schema: str
-) -> str:
+def _digest(connection: Ledger, table: RollupTable, month: str, without_late: bool, schema: str) -> str:
     late = sum_groups(connection, table, month, month + AFTER_ALL, LATE) if without_late else {}
     place = list(table.groups).index(table.period)
     kept = connection.execute(
-        f"SELECT DISTINCT {table.period} FROM {schema}.{table.name}"  # noqa: S608
+        f"SELECT DISTINCT {table.period} FROM {schema}{table.name}"  # noqa: S608
         f" WHERE {table.period} >= ? AND {table.period} < ?",
         (month, month + AFTER_ALL),
     )

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from addon.store.money.archives.archives import has_archives
+from addon.store.money.ledger import Ledger
 from policies.limits import Counter, counters_of, wallet_counter
 
 
@@ -40,11 +41,11 @@ _KEPT_WALLETS = f"""
             OR id IN (SELECT id FROM late_calls)
         UNION ALL
         SELECT workspace, amount_nanousd FROM archived_workspaces WHERE charges > 0
-    ) GROUP BY 1
+    ) AS entry GROUP BY 1
 """  # noqa: S608
 
 
-def recount(connection: sqlite3.Connection) -> dict[Counter, CounterTotals]:
+def recount(connection: Ledger) -> dict[Counter, CounterTotals]:
     """Return every counter that the rows add to, of all periods. Raises ``sqlite3.Error``.
 
     Of an archived month, the sums by day are added, which the record of its file proves.

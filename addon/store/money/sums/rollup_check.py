@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from addon.store.money.archives.archives import digest_sums, find_archives, find_recorded_months
+from addon.store.money.ledger import Ledger
 from addon.store.money.sums.rollup_groups import read_groups, sum_groups
-from addon.store.money.sums.rollup_schema import AFTER_ALL, HOURS, TABLES, RollupTable
+from addon.store.money.sums.rollup_schema import AFTER_ALL, HOURS, TABLES, RollupTable, add_up
 from addon.store.money.sums.rollups import DAY_DIGITS, HOUR_DIGITS, Progress, has_rollups, read_progress
 
 
@@ -25,7 +26,7 @@ class WrongPeriod(NamedTuple):
         return len(self.period) < DAY_DIGITS
 
 
-def find_wrong(connection: sqlite3.Connection) -> Iterator[WrongPeriod]:
+def find_wrong(connection: Ledger) -> Iterator[WrongPeriod]:
     """Return each hour and each day that differs from the rows. Raises ``sqlite3.Error``.
 
     The sums of an archived month, less those of the calls that came later, are compared with the record of its file. In
@@ -47,7 +48,7 @@ def find_wrong(connection: sqlite3.Connection) -> Iterator[WrongPeriod]:
 
 
 def _find_wrong_distributions(
-    connection: sqlite3.Connection, table: RollupTable, progress: Progress, archived: Sequence[str]
+    connection: Ledger, table: RollupTable, progress: Progress, archived: Sequence[str]
 ) -> Iterator[str]:
     """Return the hours or days of a table with distributions that differ from the rows."""
     begin, end = _coverage(table, progress)
@@ -67,7 +68,7 @@ def _find_wrong_distributions(
 
 
 def _find_wrong_sums(
-    connection: sqlite3.Connection, table: RollupTable, progress: Progress, archived: Sequence[str]
+    connection: Ledger, table: RollupTable, progress: Progress, archived: Sequence[str]
 ) -> Iterator[str]:
     """Return the hours or days of a table without distributions that differ from the rows."""
     values = {"months": json.dumps(archived)} | dict(
@@ -104,7 +105,7 @@ def _coverage(table: RollupTable, progress: Progress) -> tuple[str, str]:
 
 def _wrong_periods(table: RollupTable) -> str:
     """Return the SQL for the hours or days of a table that differ from the rows between two moments."""
-    values = [*table.groups.values(), *(f"sum({value})" for value in table.sums.values())]
+    values = [*table.groups.values(), *(add_up(value) for value in table.sums.values())]
     archived = "IN (SELECT value FROM json_each(:months))"
     recorded = (
         f"SELECT {', '.join(values)} FROM usage AS call"  # noqa: S608
@@ -116,6 +117,6 @@ def _wrong_periods(table: RollupTable) -> str:
     kept = f"SELECT {columns} FROM {table.name} WHERE substr({table.period}, 1, 7) NOT {archived}"  # noqa: S608
     return (
         f"WITH recorded ({columns}) AS MATERIALIZED ({recorded})"  # noqa: S608
-        f" SELECT {table.period} FROM (SELECT * FROM recorded EXCEPT {kept})"
-        f" UNION SELECT {table.period} FROM ({kept} EXCEPT SELECT * FROM recorded) ORDER BY 1"
+        f" SELECT {table.period} FROM (SELECT * FROM recorded EXCEPT {kept}) AS added"
+        f" UNION SELECT {table.period} FROM ({kept} EXCEPT SELECT * FROM recorded) AS gone ORDER BY 1"
     )

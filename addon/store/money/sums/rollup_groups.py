@@ -1,12 +1,12 @@
 """The groups of a table of sums, as they are kept, and as their calls give them. Source: docs/ledger.md."""
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from addon.store.money.sums.rollup_schema import RollupTable, bucket_of
+from addon.store.money.ledger import Ledger
+from addon.store.money.sums.rollup_schema import RollupTable, add_up, bucket_of
 
 type Groups = dict[tuple[str, ...], tuple[Sequence[int], Sequence[Mapping[str, int]]]]
 """The sums and the filled buckets of each group. ``calls`` is the first sum of every table."""
@@ -16,13 +16,14 @@ LATE: Final = f"{WITHIN} AND call.id IN (SELECT id FROM late_calls)"  # noqa: S6
 """Conditions for the calls to add up, with the moments from which on and before which."""
 
 
-def read_groups(
-    connection: sqlite3.Connection, table: RollupTable, period: str, schema: str = "main"
-) -> Groups:
-    """Return the groups of a period as the table has them."""
-    columns = ", ".join(table.columns)
-    rows = connection.execute(
-        f"SELECT {columns} FROM {schema}.{table.name} WHERE {table.period} = ?",  # noqa: S608
+def read_groups(ledger: Ledger, table: RollupTable, period: str, schema: str = "") -> Groups:
+    """Return the groups of a period as the table has them. ``schema`` is that of an attached file, with a dot."""
+    # Of one row, this is its distribution as JSON in every engine.
+    buckets = [f"group_concat({name})" for name in table.buckets]
+    plain = ", ".join([*table.groups, *table.sums])
+    rows = ledger.execute(
+        f"SELECT {', '.join([plain, *buckets])} FROM {schema}{table.name}"  # noqa: S608
+        f" WHERE {table.period} = ? GROUP BY {plain}",
         (period,),
     )
     return {
@@ -31,16 +32,14 @@ def read_groups(
     }
 
 
-def sum_groups(
-    connection: sqlite3.Connection, table: RollupTable, begin: str, end: str, where: str = WITHIN
-) -> Groups:
+def sum_groups(ledger: Ledger, table: RollupTable, begin: str, end: str, where: str = WITHIN) -> Groups:
     """Return the groups that the calls have from one moment on until before another."""
-    sums = [f"sum({value})" for value in table.sums.values()]
+    sums = [add_up(value) for value in table.sums.values()]
     # One list of all calls' buckets. Calls without the duration are not in it.
     buckets = [
         f"group_concat(iif({value} IS NULL, NULL, {bucket_of(value)}))" for value in table.buckets.values()
     ]
-    rows = connection.execute(
+    rows = ledger.execute(
         f"SELECT {', '.join([*table.groups.values(), *sums, *buckets])} FROM usage AS call"  # noqa: S608
         f" WHERE {where} GROUP BY {', '.join(table.groups.values())}",
         (begin, end),

@@ -1,9 +1,9 @@
 """The check of costs: each row's cost is computed again from its own counts and its own price set."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from addon.store.money.ledger import Ledger
 from addon.store.money.price_set_schema import NOT_KEPT
 from addon.store.money.reports.price_sets import read_price_sets
 from addon.store.money.reports.report import has_table
@@ -16,21 +16,21 @@ MAX_NAMED: Final = 1_000
 
 _FACTS: Final = ("id", "mode", "price_set", "wholesale_nanousd", "retail_nanousd")
 _ROWS: Final = f"""
-    SELECT {", ".join((*_FACTS, *Usage.__struct_fields__))} FROM usage WHERE price_set IS NOT '{NOT_KEPT}'
+    SELECT {", ".join((*_FACTS, *Usage.__struct_fields__))} FROM usage WHERE price_set IS DISTINCT FROM '{NOT_KEPT}'
 """  # noqa: S608
 
 type _Sets = dict[str, PriceSet | None]
 """Price sets by their names, None for one that was changed."""
 
 
-def count_not_kept(connection: sqlite3.Connection) -> int:
+def count_not_kept(connection: Ledger) -> int:
     """Return how many calls are of a version that kept no prices, so that their costs can't be computed again."""
     kept = f" WHERE price_set = '{NOT_KEPT}'" if _rows_name_sets(connection) else ""
     found: tuple[int] = connection.execute(f"SELECT count(*) FROM usage{kept}").fetchone()  # noqa: S608
     return found[0]
 
 
-def find_wrong_costs(connection: sqlite3.Connection) -> Iterator[str]:
+def find_wrong_costs(connection: Ledger) -> Iterator[str]:
     """Yield a line for each call whose cost does not follow from its row, and for each set that was changed."""
     if not has_table(connection, "prices"):
         if _rows_name_sets(connection):
@@ -53,7 +53,7 @@ def find_wrong_costs(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"and {wrong - MAX_NAMED} more calls do not agree with their prices"
 
 
-def _rows_name_sets(connection: sqlite3.Connection) -> bool:
+def _rows_name_sets(connection: Ledger) -> bool:
     """Return False for a ledger that no gateway of a version with price sets has opened."""
     sql = "SELECT 1 FROM pragma_table_info('usage') WHERE name = 'price_set'"
     return connection.execute(sql).fetchone() is not None

@@ -5,8 +5,10 @@ The audit log has each of its lines.
 
 import sqlite3
 from collections.abc import Iterable
+from typing import Any
 
 from addon.store.money.audit.audit import find_audit_gaps
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.calls_by_id import count_wrong_ids
 from addon.store.money.rows import CALL
 from addon.store.money.sqlite.recount import CounterTotals, recount
@@ -16,15 +18,18 @@ from policies.exchange import INTERRUPTED
 from policies.limits import Counter
 
 
-def verify(connection: sqlite3.Connection) -> list[str]:
-    """Return every discrepancy in the ledger's file, one line each. Raises ``sqlite3.Error``.
+def verify(connection: Ledger) -> list[str]:
+    """Return every discrepancy in the ledger, one line each.
 
     Nothing else is read from a damaged file. Counters that an earlier version kept in Redis are not checked. In a
     transaction of ``connection``, everything is read at one moment.
     """
-    if damages := [*_check_file(connection)]:
-        return damages
-    (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
+    any_ledger: Any = connection
+    redis_state = None
+    if isinstance(connection, sqlite3.Connection):
+        if damages := [*_check_file(connection)]:
+            return damages
+        (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
     return [
         *(_check_counters(connection) if redis_state is None else ()),
         *find_wrong_costs(connection),
@@ -35,7 +40,7 @@ def verify(connection: sqlite3.Connection) -> list[str]:
             for table, period in find_wrong(connection)
         ),
         *_check_client_ids(connection),
-        *find_audit_gaps(connection),
+        *find_audit_gaps(any_ledger),
     ]
 
 
@@ -45,7 +50,7 @@ def _check_file(connection: sqlite3.Connection) -> Iterable[str]:
             yield f"the file is damaged: {result}"
 
 
-def _check_counters(connection: sqlite3.Connection) -> Iterable[str]:
+def _check_counters(connection: Ledger) -> Iterable[str]:
     stored = {
         Counter(scope, period): CounterTotals(spent_nanousd, requests)
         for scope, period, spent_nanousd, requests in connection.execute(
@@ -67,7 +72,7 @@ def _compare(counter: Counter, stored: CounterTotals, recorded: CounterTotals) -
         yield f"{name}: {stored.requests} calls are counted, {recorded.requests} are recorded"
 
 
-def _check_charges(connection: sqlite3.Connection) -> Iterable[str]:
+def _check_charges(connection: Ledger) -> Iterable[str]:
     wrong = connection.execute(
         """
         SELECT entry.id, entry.workspace, -entry.amount_nanousd, usage.workspace, usage.retail_nanousd
@@ -83,12 +88,12 @@ def _check_charges(connection: sqlite3.Connection) -> Iterable[str]:
         yield f"charge {call_id}: the wallet of {workspace} paid {paid_nanousd} nano-USD, {recorded}"
 
 
-def _check_holds(connection: sqlite3.Connection) -> Iterable[str]:
-    sql = "SELECT id FROM holds JOIN usage USING (id) WHERE usage.error_code IS NOT ?"
+def _check_holds(connection: Ledger) -> Iterable[str]:
+    sql = "SELECT id FROM holds JOIN usage USING (id) WHERE usage.error_code IS DISTINCT FROM ?"
     for (call_id,) in connection.execute(sql, (INTERRUPTED,)):
         yield f"hold {call_id}: the call is recorded, but money is still held for it"
 
 
-def _check_client_ids(connection: sqlite3.Connection) -> Iterable[str]:
+def _check_client_ids(connection: Ledger) -> Iterable[str]:
     if wrong := count_wrong_ids(connection):
         yield f"client_requests: {wrong} calls are missing or wrong"
