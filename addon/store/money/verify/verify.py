@@ -5,7 +5,6 @@ The audit log has each of its lines.
 
 import sqlite3
 from collections.abc import Iterable
-from typing import Any
 
 from addon.store.money.audit.audit import find_audit_gaps
 from addon.store.money.ledger import Ledger
@@ -24,7 +23,6 @@ def verify(connection: Ledger) -> list[str]:
     Nothing else is read from a damaged file. Counters that an earlier version kept in Redis are not checked. In a
     transaction of ``connection``, everything is read at one moment.
     """
-    any_ledger: Any = connection
     redis_state = None
     if isinstance(connection, sqlite3.Connection):
         if damages := [*_check_file(connection)]:
@@ -40,7 +38,7 @@ def verify(connection: Ledger) -> list[str]:
             for table, period in find_wrong(connection)
         ),
         *_check_client_ids(connection),
-        *find_audit_gaps(any_ledger),
+        *find_audit_gaps(connection),
     ]
 
 
