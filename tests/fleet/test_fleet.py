@@ -12,10 +12,13 @@ from rig.large import large_only
 from rig.postgres_fixtures import StartPostgres
 from rig.postgres_server import PostgresServer
 from rig.redis_fixtures import StartRedis
+from rig.redis_fleet import wait_until
 from rig.redis_server import RedisServer
 
 ROUNDS = 3
 ALL = range(SIZE)
+LATEST = 20
+"""So many answers may have come without their row, when a gateway is cut off."""
 
 
 @pytest.fixture
@@ -118,17 +121,22 @@ def test_postgresql_is_restored_from_an_older_copy(scene: Scene) -> None:
 @pytest.mark.parametrize("how", ["cut", "fall_silent"])
 @pytest.mark.parametrize("engine", ["postgres", "redis"])
 def test_a_gateway_is_cut_off_from_an_engine(scene: Scene, engine: str, how: str) -> None:
+    """Calls of a gateway that can't reach PostgreSQL for longer than a lease count as interrupted until it is back."""
+    late: set[str] = set()
     for number in range(ROUNDS):
         link = getattr(scene.fleet, f"{engine}_links")[number]
 
         def cut_off(load: Load, number: int = number, link: object = link) -> None:
+            before = len(load.answers)
             getattr(link, how)()
+            late.update(name for name, gateway in dict(load.in_flight).items() if gateway == number)
+            late.update(one.name for one in load.answers[before - LATEST :] if one.gateway == number)
             load.wait_for(8, lambda one: one.gateway == number and one.is_failure)
             others = [other for other in ALL if other != number]
             for other in others:
                 load.wait_for_served(10, other)
 
-        scene.play(cut_off, lambda _, link=link: link.mend())
+        scene.play(cut_off, lambda _, link=link: link.mend(), allowed=Allowed(late=late))
 
 
 @large_only
@@ -139,6 +147,26 @@ def test_gateways_are_killed(scene: Scene) -> None:
             lambda _, number=number: scene.fleet.start_again(number),
             allowed=Allowed(gateways_killed=range(number + 1)),
         )
+
+
+@large_only
+def test_a_gateway_sleeps_until_it_counts_as_dead_and_goes_on(scene: Scene) -> None:
+    late: set[str] = set()
+    for number in range(ROUNDS):
+
+        def sleep(load: Load, number: int = number) -> None:
+            asleep = set[str]()
+            while not asleep:
+                load.wait_for_served(1, number)
+                scene.fleet.freeze(number)
+                told = {request.json()["user"] for request in list(scene.fleet.upstream.requests)}
+                asleep = {name for name, gateway in dict(load.in_flight).items() if gateway == number} & told
+                if not asleep:
+                    scene.fleet.thaw(number)
+            late.update(asleep)
+            wait_until(lambda: scene.fleet.interrupted(asleep) > 0)
+
+        scene.play(sleep, lambda _, number=number: scene.fleet.thaw(number), allowed=Allowed(late=late))
 
 
 @large_only

@@ -3,13 +3,16 @@
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+import psycopg
+
 from policies.money import parse_usd_nanousd
+from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import TOLLGATE, Configuration, model, new_key, provider, workspace
 from rig.fleet_load import Load
@@ -45,6 +48,9 @@ RPM = 60
 IN_FLIGHT = 3
 """How many calls the provider keeps waiting, until later ones come."""
 LEASE_S = 6.0
+
+
+_INTERRUPTED = "SELECT count(*) FROM usage WHERE end_user = ANY(%s) AND error_code = 'interrupted'"
 
 
 class HasUrl(Protocol):
@@ -232,12 +238,28 @@ class Fleet:
 
     def kill(self, number: int) -> None:
         """Kill all processes of a gateway at once."""
+        self._signal(number, signal.SIGKILL)
+        self.gateways[number].kill()
+
+    def freeze(self, number: int) -> None:
+        """Stop all processes of a gateway, as when its machine sleeps."""
+        self._signal(number, signal.SIGSTOP)
+
+    def thaw(self, number: int) -> None:
+        """Let a frozen gateway go on."""
+        self._signal(number, signal.SIGCONT)
+
+    def _signal(self, number: int, signum: signal.Signals) -> None:
         gateway = self.gateways[number]
-        pids = [*gateway.children(), gateway.pid]
-        for pid in pids:
+        for pid in (*gateway.children(), gateway.pid):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        gateway.kill()
+                os.kill(pid, signum)
+
+    def interrupted(self, names: Collection[str]) -> int:
+        """Return how many of these calls have a row that says that they were interrupted."""
+        with psycopg.connect(self.postgres.url_of(ROLE), connect_timeout=int(BOUND_S)) as connection:
+            [count] = connection.execute(_INTERRUPTED, (list(names),)).fetchone() or (0,)
+        return int(count)
 
     def start_again(self, number: int) -> None:
         """Start a gateway that has ended, on the same machine."""

@@ -48,12 +48,14 @@ class Allowed:
 
     ``gateways_killed`` may leave calls whose row says that they were interrupted, and ``rows_lost`` calls may lack
     theirs. ``buckets`` is how many times the rates of a minute may be given. What calls had spent in the times that
-    PostgreSQL ``forgot`` (monotonic) may be spent again, until the gateways have written it again.
+    PostgreSQL ``forgot`` (monotonic) may be spent again, until the gateways have written it again. So may what the
+    calls ``late`` cost, which ended after their process had counted as dead.
     """
 
     gateways_killed: Collection[int] = ()
     rows_lost: int = 0
     forgot: Sequence[tuple[float, float]] = ()
+    late: Collection[str] = ()
     buckets: int = 1
 
 
@@ -182,7 +184,11 @@ def _compare_budgets(
         forgotten = sum(
             told.get(one.name, 0)
             for one in answers
-            if one.workspace == name and any(since < one.ended_s <= until for since, until in allowed.forgot)
+            if one.workspace == name
+            and (
+                one.name in allowed.late
+                or any(since < one.ended_s <= until for since, until in allowed.forgot)
+            )
         )
         if over > forgotten + verdict.interrupted_nanousd[name]:
             yield f"budget of {name}: {over} nano-USD more than {budget} were spent"

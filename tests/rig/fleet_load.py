@@ -50,6 +50,8 @@ class Load:
 
     def __init__(self, urls: Sequence[str], keys: Mapping[str, str], model: str, seed: int = 7) -> None:
         self.answers: list[Answer] = []
+        self.in_flight: dict[str, int] = {}
+        """The gateways of the calls that have no answer yet."""
         self._urls, self._keys, self._model = list(urls), dict(keys), model
         self._dice = random.Random(seed)
         self._grew = threading.Condition()
@@ -135,6 +137,7 @@ class Load:
         name, began_s = f"caller-{number}", time.monotonic()
         headers = {"Authorization": f"Bearer {self._keys[workspace]}"}
         status, text = 0, ""
+        self.in_flight[name] = gateway
         try:
             async with client.stream("POST", PATH, json=self._body(name), headers=headers) as answer:
                 status = -1
@@ -142,6 +145,7 @@ class Load:
                 status = answer.status_code
         except httpx.TransportError:
             pass
+        del self.in_flight[name]
         return Answer(name, workspace, gateway, began_s, time.monotonic(), status, text[:300])
 
     def _body(self, name: str) -> dict[str, Any]:
