@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rig.fleet import SIZE, Fleet, gateway_program
 from rig.fleet_judge import Allowed, judge
-from rig.fleet_load import Load
+from rig.fleet_load import BROKEN_OFF, Load
 from rig.fleet_scenes import Scene
 from rig.large import large_only
 from rig.postgres_fixtures import StartPostgres
@@ -195,6 +195,9 @@ def test_gateways_are_replaced_one_by_one(scene: Scene) -> None:
                 load.wait_for_served(5, number)
 
         scene.play(replace_all)
+    told = {request.json()["user"] for request in scene.fleet.upstream.requests}
+    cut = [one for one in scene.answers if one.status == BROKEN_OFF or (one.status == 0 and one.name in told)]
+    assert cut == [], "a drain loses no call"
 
 
 @large_only

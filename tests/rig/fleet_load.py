@@ -20,13 +20,14 @@ from rig.load import PATH
 AT_ONCE = 4
 """How many clients call each gateway at the same time."""
 MOST_CALLS = 20_000
+BROKEN_OFF = -1
 _PAUSE_S, _PAUSE_AFTER_AN_ERROR_S = 0.03, 0.15
 _NUMBERS = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client saw. The ``status`` is 0 without an answer, and -1 for one that broke off."""
+    """What a client saw. The ``status`` is 0 without an answer, and may be ``BROKEN_OFF``."""
 
     name: str
     workspace: str
@@ -96,14 +97,17 @@ class Load:
     def statuses(self) -> Counter[int]:
         return Counter(one.status for one in self.answers)
 
-    def last_failure_s(self, gateways: Sequence[int] | None = None) -> float:
-        """Return when the last call failed (monotonic), or minus infinity."""
-        failed = [
+    def first_served_s(self, gateway: int, since_s: float) -> float:
+        """Return when a gateway served the first call that began since a moment (monotonic)."""
+        return min(
             one.ended_s
             for one in self.answers
-            if one.is_failure and (gateways is None or one.gateway in gateways)
-        ]
-        return max(failed, default=float("-inf"))
+            if one.gateway == gateway and one.status == 200 and one.began_s >= since_s
+        )
+
+    def last_failure_s(self) -> float:
+        """Return when the last call failed (monotonic), or minus infinity."""
+        return max((one.ended_s for one in self.answers if one.is_failure), default=float("-inf"))
 
     def _run(self) -> None:
         try:
@@ -140,7 +144,7 @@ class Load:
         self.in_flight[name] = gateway
         try:
             async with client.stream("POST", PATH, json=self._body(name), headers=headers) as answer:
-                status = -1
+                status = BROKEN_OFF
                 text = (await answer.aread()).decode()
                 status = answer.status_code
         except httpx.TransportError:

@@ -53,13 +53,15 @@ class Scene:
             for number in gateways:
                 load.wait_for_served(AFTER, number)
         self.answers += load.answers
-        healed_s = max(load.last_failure_s(gateways) - mended_s, 0.0)
+        healed_s = max(load.first_served_s(number, mended_s) for number in gateways) - mended_s
+        failing_s = max(load.last_failure_s() - mended_s, 0.0)
         verdict = judge(self.fleet, self.answers, replace(allowed, forgot=self.forgot))
         failed = sum(one.is_failure for one in load.answers)
         self.costs.append(
             f"{len(load.answers)} calls, {failed} failed, {verdict.lost_rows} rows lost,"
             f" {verdict.interrupted} interrupted, {verdict.unbilled_nanousd / 1e9:.2f} USD unbilled,"
-            f" {verdict.overspent_nanousd / 1e9:.4f} USD overspent, healed in {healed_s:.1f} s"
+            f" {verdict.overspent_nanousd / 1e9:.4f} USD overspent, all serve after {healed_s:.1f} s,"
+            f" the last failure after {failing_s:.1f} s"
         )
         assert not verdict.discrepancies, (verdict.discrepancies, self.costs, load.statuses())
 
