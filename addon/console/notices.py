@@ -1,9 +1,9 @@
 """Sentences above each page: why no calls are served, and why pages take long."""
 
-import sqlite3
 from datetime import datetime
 
 from addon.console.view import Reading
+from addon.store.money.ledger import Ledger
 from addon.store.money.sums.rollups import read_progress
 from addon.telemetry.admin import Readiness
 from addon.text.masking import mask_credentials
@@ -34,7 +34,7 @@ def find_refusal(readiness: Readiness) -> str | None:
     return mask_credentials(f"The gateway serves no calls now: {'; '.join(failed)}")
 
 
-def find_sums_begin(ledger: sqlite3.Connection, now: datetime) -> str | None:
+def find_sums_begin(ledger: Ledger, now: datetime) -> str | None:
     """Return the moment before which calls are not in the small sums yet. None when all of them are."""
     moment = read_progress(ledger).built_from
     return min(moment, now.isoformat())[:16].replace("T", " ") if moment else None

@@ -1,6 +1,5 @@
 """``Reading``: the input of a view, and ``View``: its content."""
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,6 +8,7 @@ from typing import Any
 from addon.console.query import Query
 from addon.console.sources import Live
 from addon.settings.settings import Settings
+from addon.store.money.ledger import Ledger
 from addon.text.table import Table
 
 
@@ -25,7 +25,7 @@ class Reading:
     """
 
     settings: Settings
-    ledger: sqlite3.Connection
+    ledger: Ledger
     live: Live
     now: datetime
     query: Query

@@ -1,6 +1,5 @@
 """The caller of an explained call: its workspace, its key, and the counters of its limits."""
 
-import sqlite3
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -11,6 +10,7 @@ from addon.edits.workspace_files import unknown_workspace_error
 from addon.explain.explanation import BUILT_IN_URL, Counted
 from addon.settings.errors import suggest_name
 from addon.settings.settings import Settings
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.report import ledger_counters
 from addon.store.protocol import StoreUnavailable
 from policies.call_stages import Stage
@@ -57,7 +57,7 @@ def make_admitted_call(settings: Settings, workspace: Workspace, key: Key) -> Ca
     return Call(exchange, settings.with_builtin_url(BUILT_IN_URL, SecretStr("-")))
 
 
-def find_counted(ledger: sqlite3.Connection) -> Counted:
+def find_counted(ledger: Ledger) -> Counted:
     """Return a reader of the current counters, or the reason why they can't be read."""
     try:
         return ledger_counters(ledger)

@@ -1,12 +1,9 @@
 """``PageMaker``: makes the answers to questions, each from one read-only view of the ledger."""
 
-import sqlite3
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from threading import Event
-from time import monotonic
 from typing import Final
 
 from addon.console.frame import Frame
@@ -18,7 +15,9 @@ from addon.console.rendering import render
 from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.loaders import load_view
 from addon.settings.settings import Settings
-from addon.store.money.reports.report import open_report
+from addon.store.backends import find_ledger
+from addon.store.money.ledger import SlowError
+from addon.store.protocol import StoreUnavailable
 from addon.text.table_formats import format_json, format_spreadsheet
 
 HTML: Final = "text/html; charset=UTF-8"
@@ -28,30 +27,8 @@ CSV: Final = "text/csv; charset=UTF-8"
 TIMEOUT_S: Final = 10.0
 """How long the statements of one page may take together."""
 
-_STEPS: Final = 10_000
-"""How many steps SQLite takes between two looks at the time: about a millisecond."""
-
-
-class SlowError(Exception):
-    """A page took longer than ``TIMEOUT_S``, or its client has left."""
-
-
-@contextmanager
-def open_bounded(database: Path, is_left: Event) -> Iterator[sqlite3.Connection]:
-    """Give a read-only view of the ledger, which stays at one moment.
-
-    Its statements end when they take longer than ``TIMEOUT_S``, and when ``is_left`` is set. Raises SlowError, OSError
-    and ``sqlite3.Error``.
-    """
-    end_s = monotonic() + TIMEOUT_S
-    with open_report(database) as ledger:
-        ledger.set_progress_handler(lambda: is_left.is_set() or monotonic() > end_s, _STEPS)
-        try:
-            yield ledger
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-                raise SlowError from None
-            raise
+DESCRIBE_S: Final = 1.0
+"""How long it may take to find out why a page took too long."""
 
 
 def make_answer(question: Question, settings: Settings, is_left: Event) -> Answer:
@@ -64,8 +41,8 @@ def make_answer(question: Question, settings: Settings, is_left: Event) -> Answe
     except NotFoundError as error:
         return Answer(number, 404, message=str(error))
     except SlowError:
-        return Answer(number, 503, message=_describe_slow(settings.conf.paths.database, question, is_left))
-    except (OSError, sqlite3.Error) as error:
+        return Answer(number, 503, message=_describe_slow(settings, question, is_left))
+    except StoreUnavailable as error:
         return Answer(number, 503, message=f"The ledger can't be read: {error}")
     except Exception:  # noqa: BLE001  (the gateway logs it)
         return Answer(number, 500, fault=traceback.format_exc())
@@ -79,7 +56,7 @@ def _make_page(question: Question, settings: Settings, is_left: Event) -> Answer
     is_api = is_data(question.path)
     query = Query.parse(question.arguments, page.all_parameters(is_data=is_api))
     live, now = question.live, question.asked_at
-    with open_bounded(settings.conf.paths.database, is_left) as ledger:
+    with find_ledger(settings.conf).read_in_time(TIMEOUT_S, is_left) as ledger:
         if question.form is not None:
             # A policy that hangs must not hold a view of the ledger, which would let its WAL file grow.
             ledger.execute("ROLLBACK")
@@ -133,9 +110,12 @@ def make_data(view: View, query: Query, notices: Sequence[str]) -> tuple[str, by
     return JSON, format_json(table.records()).encode()
 
 
-def _describe_slow(database: Path, question: Question, is_left: Event) -> str:
+def _describe_slow(settings: Settings, question: Question, is_left: Event) -> str:
     """Return why a page took too long."""
-    with suppress(OSError, sqlite3.Error, SlowError), open_bounded(database, is_left) as ledger:
+    with (
+        suppress(StoreUnavailable, SlowError),
+        find_ledger(settings.conf).read_in_time(DESCRIBE_S, is_left) as ledger,
+    ):
         if since := find_sums_begin(ledger, question.asked_at):
             return (
                 f"The page took too long, because the sums of calls before {since} UTC are still being made."

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sqlite3
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -13,6 +12,7 @@ from addon.console.display import duration
 from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.call_price import WORDS, price_call
 from addon.console.views.call_words import describe_end, describe_route
+from addon.store.money.ledger import Ledger
 from addon.store.money.price_set_schema import NOT_KEPT
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.call_pages import CallPosition, find_page
@@ -89,7 +89,7 @@ def _moment_of(call: Mapping[str, Any]) -> datetime:
 
 
 def _find_neighbour(
-    ledger: sqlite3.Connection, *, before: CallPosition | None = None, after: CallPosition | None = None
+    ledger: Ledger, *, before: CallPosition | None = None, after: CallPosition | None = None
 ) -> str | None:
     rows = find_page(ledger, Filter(), 1, before=before, after=after).calls.records()
     return rows[0]["id"] if rows else None

@@ -33,7 +33,7 @@ MAX_NAMES: Final = 200
 SHOWN_COUNTS: Final = 6
 """How many of them the page shows."""
 
-_MOST: Final = 10**15
+_MOST: Final = 10**18 - 1
 
 
 def load_calls(reading: Reading) -> View:

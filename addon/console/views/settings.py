@@ -15,7 +15,7 @@ from addon.settings.settings import Settings
 from addon.store.backends import find_ledger, find_redis_url
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.report import find_totals
-from addon.store.money.sqlite.sizes import find_sizes
+from addon.store.money.reports.sizes import find_sizes
 from addon.store.money.sums.rollups import read_progress
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
@@ -189,7 +189,6 @@ def _shown(find: Callable[[], str]) -> str:
 
 
 def _count_bytes(reading: Reading) -> int:
-    pages, size = (
-        reading.ledger.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
-    )
+    sql = "SELECT page_count, page_size FROM pragma_page_count, pragma_page_size"
+    pages, size = reading.ledger.execute(sql).fetchone()
     return int(pages * size)

@@ -6,6 +6,7 @@ its schema has one of the same name (``addon.store.money.postgres.compat``).
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from threading import Event
 from typing import Any, Final, Protocol
 
 type Values = Sequence[Any] | Mapping[str, Any]
@@ -38,6 +39,10 @@ class Ledger(Protocol):
 
     def execute(self, sql: str, values: Any = (), /) -> Cursor:
         """Run one statement. ``values`` are ``Values``."""
+
+
+class SlowError(Exception):
+    """What was read took too long, or nobody waits for it any more."""
 
 
 class Lead(Protocol):
@@ -88,6 +93,9 @@ class LedgerPlace(Protocol):
 
     def read(self) -> AbstractContextManager[Ledger]:
         """Give a view of the ledger at one moment, which can't write. A file that is missing counts as empty."""
+
+    def read_in_time(self, timeout_s: float, is_left: Event) -> AbstractContextManager[Ledger]:
+        """Give such a view. Its statements raise ``SlowError`` after ``timeout_s``, and when ``is_left`` is set."""
 
     def write(self, timeout_s: float = ...) -> AbstractContextManager[Ledger]:
         """Give one transaction. It is durable when the block has ended, and undone when the block raises.

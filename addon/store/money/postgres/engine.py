@@ -94,7 +94,7 @@ def encode(rows: Sequence[Mapping[str, Any]]) -> str:
 
 _NUMBERS: Final = frozenset(
     {"place", "spent_nanousd", "requests", "amount_nanousd", "cap_tokens", "count"}
-    | {name for name in USAGE.columns if f" {name} bigint" in SCHEMA[0]}
+    | {name for name in USAGE.columns if f" {name} bigint" in SCHEMA[1]}
 )
 
 

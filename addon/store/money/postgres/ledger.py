@@ -6,9 +6,11 @@ Calls have a connection of their own, ``Transactions``. Nothing is prepared, and
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from threading import Event, Thread
+from time import monotonic
 from typing import Any, Final
 
 import psycopg
@@ -16,7 +18,7 @@ from psycopg.types.numeric import NumericLoader
 from pydantic import SecretStr
 
 from addon.settings.ledger_url import hide_credentials
-from addon.store.money.ledger import Cursor, Ledger, Values
+from addon.store.money.ledger import Cursor, Ledger, SlowError, Values
 from addon.store.money.postgres.lead import LeaseLead
 from addon.store.protocol import StoreUnavailable
 
@@ -25,6 +27,11 @@ IDLE: Final = psycopg.pq.TransactionStatus.IDLE
 WRITE_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 3600.0
 """How long one statement of a report may take."""
+
+_LOOK_S: Final = 0.1
+"""How often a watch looks whether a page took too long, or its client has left."""
+_CANCEL_S: Final = 1.0
+"""How long a statement may take to end when it is cancelled. Then its connection is cut."""
 
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate:ledger', 0))"
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -61,7 +68,7 @@ class PostgresPlace:
         self.name = hide_credentials(url.get_secret_value())
         self.never_writable = (psycopg.DataError, psycopg.IntegrityError)
         # Transactions commit in another order than they begin. Below this number all have ended.
-        self.newest_row = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1"
+        self.newest_row = "SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20) - 1"
 
     def lead(self, work: str) -> LeaseLead:
         """See ``LedgerPlace.lead``."""
@@ -77,8 +84,7 @@ class PostgresPlace:
         if connection is not None and not self._is_used:
             connection.close()
         elif connection is not None:
-            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as used:
-                used.shutdown(socket.SHUT_RDWR)
+            _cut(connection)
 
     def exists(self) -> bool:
         """See ``LedgerPlace.exists``."""
@@ -94,6 +100,24 @@ class PostgresPlace:
             _bound(connection, timeout_s)
             yield PostgresLedger(connection)
             connection.execute("COMMIT")
+
+    @contextmanager
+    def read_in_time(self, timeout_s: float, is_left: Event) -> Iterator[PostgresLedger]:
+        """See ``LedgerPlace.read_in_time``. The server ends its statement, unless it can't be reached any more."""
+        end_s = monotonic() + timeout_s
+
+        def is_over() -> bool:
+            return is_left.is_set() or monotonic() >= end_s
+
+        with self._connected() as connection, _ended_when(is_over, connection):
+            try:
+                connection.execute(_READ)
+                _bound(connection, timeout_s)
+                yield PostgresLedger(connection)
+            except psycopg.Error:
+                if is_over():
+                    raise SlowError from None
+                raise
 
     @contextmanager
     def write(self, timeout_s: float = WRITE_TIMEOUT_S) -> Iterator[Ledger]:
@@ -147,6 +171,36 @@ class PostgresPlace:
         if isinstance(error, psycopg.errors.UndefinedTable):
             return StoreUnavailable(f"{self.name}: there is no ledger yet, a gateway makes it when it starts")
         return StoreUnavailable(f"{self.name}: {describe(error)}")
+
+
+@contextmanager
+def _ended_when(is_over: Callable[[], bool], connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """End what runs over a connection in the block, when ``is_over``."""
+    is_done = Event()
+
+    def watch() -> None:
+        while not is_over():
+            if is_done.wait(_LOOK_S):
+                return
+        with suppress(psycopg.Error):
+            connection.cancel_safe(timeout=_CANCEL_S)
+        # Between two statements nothing is cancelled, and a server that is gone does not answer.
+        if not is_done.wait(_CANCEL_S):
+            _cut(connection)
+
+    watching = Thread(target=watch, name="ledger", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        watching.join()
+
+
+def _cut(connection: psycopg.Connection[Any]) -> None:
+    """End a connection that another thread uses."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as used:
+        used.shutdown(socket.SHUT_RDWR)
 
 
 def describe(error: Exception) -> str:

@@ -36,6 +36,11 @@ CATALOG: Final = (
         WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
     $$
     """,
+    "CREATE VIEW pragma_page_size AS SELECT current_setting('block_size')::bigint AS page_size",
+    """
+    CREATE VIEW pragma_page_count AS
+    SELECT pg_database_size(current_database()) / page_size AS page_count FROM pragma_page_size
+    """,
     # The largest number that a line of the audit log ever had.
     f"CREATE TABLE sqlite_sequence (name {_TEXT} PRIMARY KEY, seq bigint NOT NULL)",
     "INSERT INTO sqlite_sequence VALUES ('audit', 0)",

@@ -5,12 +5,19 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Final
 
+from addon.store.money.ledger import SlowError
 from addon.store.money.reports.report import open_report
 from addon.store.money.sqlite.connection import NEVER_WRITABLE, make_unavailable, raising_unavailable
 from addon.store.money.sqlite.lead import FileLead
 
-WRITE_TIMEOUT_S = 5.0
+WRITE_TIMEOUT_S: Final = 5.0
+
+_STEPS: Final = 10_000
+"""How many steps SQLite takes between two looks at the time: about a millisecond."""
 
 
 class SqlitePlace:
@@ -45,6 +52,19 @@ class SqlitePlace:
                 yield connection
         except (OSError, sqlite3.Error) as error:
             raise make_unavailable(self.path, error) from error
+
+    @contextmanager
+    def read_in_time(self, timeout_s: float, is_left: Event) -> Iterator[sqlite3.Connection]:
+        """See ``LedgerPlace.read_in_time``."""
+        end_s = monotonic() + timeout_s
+        with self.read() as connection:
+            connection.set_progress_handler(lambda: is_left.is_set() or monotonic() > end_s, _STEPS)
+            try:
+                yield connection
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    raise SlowError from None
+                raise
 
     @contextmanager
     def write(self, timeout_s: float = WRITE_TIMEOUT_S) -> Iterator[sqlite3.Connection]:

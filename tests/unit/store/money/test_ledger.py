@@ -1,16 +1,23 @@
 """One process of all with a ledger does a work, in either engine, and new rows are found, none twice or never."""
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event, Timer
 
 import psycopg
 import pytest
+from pydantic import SecretStr
+from rig.bounds import BOUND_S
 from rig.ledger import make_row
 from rig.places import make_postgres_place
+from rig.server_process import free_port
 
 from addon.store.money.alerts import last_row, read_new_rows
-from addon.store.money.ledger import Ledger, LedgerPlace
+from addon.store.money.ledger import Ledger, LedgerPlace, SlowError
+from addon.store.money.postgres.ledger import PostgresPlace
+from addon.store.protocol import StoreUnavailable
 
 AT = "2026-11-22T12:00:00.000+00:00"
 
@@ -90,3 +97,40 @@ def test_a_lease_that_is_not_renewed_ends(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as ledger:
         ledger.execute("UPDATE leaders SET ends_at = clock_timestamp()")
     assert (other.take(), dead.take()) == (True, False)
+
+
+ENDLESS = """
+    WITH RECURSIVE endless (number) AS (SELECT 1 UNION ALL SELECT number % 2 + 1 FROM endless)
+    SELECT count(*) FROM endless
+"""
+
+SHORT = ENDLESS.replace("number % 2 + 1 FROM endless", "number + 1 FROM endless WHERE number < 999")
+
+
+@pytest.mark.parametrize("is_left", [True, False], ids=["left", "slow"])
+def test_a_read_ends_in_time_and_when_nobody_waits(place: LedgerPlace, is_left: bool) -> None:
+    left = Event()
+    leaving = Timer(0.05, left.set)
+    if is_left:
+        leaving.start()
+    with pytest.raises(SlowError), place.read_in_time(BOUND_S if is_left else 0.2, left) as ledger:
+        ledger.execute(ENDLESS).fetchall()
+    leaving.cancel()
+    with place.read_in_time(BOUND_S, Event()) as ledger:
+        assert ledger.execute("SELECT count(*) FROM usage").fetchone() == (0,)
+
+
+def test_many_short_statements_end_in_time(place: LedgerPlace) -> None:
+    with pytest.raises(SlowError), place.read_in_time(0.2, Event()) as ledger:
+        deque(iter(lambda: ledger.execute(SHORT).fetchone(), None), maxlen=0)
+
+
+def test_a_server_that_is_away_is_named_without_its_password() -> None:
+    unused_port = free_port()
+    place = PostgresPlace(SecretStr(f"postgresql://someone:canary@127.0.0.1:{unused_port}/tollgate"))
+    with (
+        pytest.raises(StoreUnavailable, match=f"127.0.0.1:{unused_port}/tollgate: ") as found,
+        place.read_in_time(BOUND_S, Event()),
+    ):
+        pass
+    assert "canary" not in str(found.value)
