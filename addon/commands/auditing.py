@@ -4,12 +4,16 @@ import os
 import pwd
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
-from addon.edits.recording import ChangeRecord, Recording
+from addon.commands.fleet_copies import prepare_ledger
+from addon.edits.recording import ChangeRecord, Record, Recording
+from addon.fleet.copies import Copies
+from addon.fleet.recording import EditedLedger, RevokingRecord
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import describe_error
 from addon.settings.settings import load_conf
@@ -55,9 +59,7 @@ class CommandRecord:
     @contextmanager
     def __call__(self, change: ChangeRecord) -> Iterator[Recording]:
         """Note a change that is made in the ``with`` block. Raises ``StoreUnavailable`` before it."""
-        line = AuditLine(
-            SOURCE, "", "", self._action, change.workspace, change.subject, change.text, find_user()
-        )
+        line = make_line(self._action, change)
         with suppress(OSError):
             self._spool.settle(find_folder(change.evidence))
         with ExitStack() as noted:
@@ -87,6 +89,27 @@ class CommandRecord:
             click.echo(f"the line of this change in the audit log is written later: {reason}", err=True)
 
 
-def record_in(conf_file: Path, action: str, *, must_not_stop: bool = False) -> CommandRecord:
-    """Return the ``Record`` of a command in the ledger that a proxy.conf names. Raises ``SettingsError``."""
-    return CommandRecord(load_conf(conf_file), action, must_not_stop=must_not_stop)
+def make_line(action: str, change: ChangeRecord) -> AuditLine:
+    """Return the audit line of a change by a command."""
+    return AuditLine(SOURCE, "", "", action, change.workspace, change.subject, change.text, find_user())
+
+
+def record_in(conf_file: Path, action: str, *, must_not_stop: bool = False) -> Record:
+    """Return the ``Record`` of a command in the ledger that a proxy.conf names. Raises ``SettingsError``.
+
+    Where machines share the ledger, it also tells them which keys end, and has their workspace files.
+    """
+    conf = load_conf(conf_file)
+    record = CommandRecord(conf, action, must_not_stop=must_not_stop)
+    if not conf.ledger.url:
+        return record
+    if conf.paths.are_workspaces_in_ledger:
+        return edit_ledger(conf, action, record)
+    return RevokingRecord(find_ledger(conf), partial(make_line, action), record)
+
+
+def edit_ledger(conf: ProxyConf, action: str, others: Record) -> EditedLedger:
+    """Return the workspace files in the ledger, for a command to edit."""
+    with suppress(StoreUnavailable):  # The edit then says why it can't be made.
+        prepare_ledger(conf)
+    return EditedLedger(find_ledger(conf), Copies(conf.paths.workspaces), partial(make_line, action), others)

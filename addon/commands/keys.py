@@ -18,7 +18,7 @@ from addon.commands.errors import report_errors, unknown_workspace_error
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, echo_table, join_list
 from addon.commands.readers import load_served_settings
-from addon.edits.keys import create_key, rotate_key, set_key
+from addon.edits.keys import create_key, enable_key, rotate_key, set_key
 from addon.edits.revocation import revoke_key
 from addon.edits.toml_lines import Value, describe_changes, format_value
 from addon.edits.typed_settings import parse_length
@@ -167,6 +167,17 @@ def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
         if warning := revoke_key(conf_file, workspace, key_id, record=record):
             click.echo(warning, err=True)
     click.echo(f"key {key_id} of workspace {workspace} is revoked")
+
+
+@keys.command()
+@click.argument("workspace")
+@click.argument("key_id", metavar="ID")
+@conf_option
+def enable(workspace: str, key_id: str, conf_file: Path) -> None:
+    """Turn on the key ID of WORKSPACE again, and take back its revocation on all machines."""
+    with report_errors():
+        enable_key(conf_file, workspace, key_id, record=record_in(conf_file, "keys enable"))
+    click.echo(f"key {key_id} of workspace {workspace} is turned on")
 
 
 def _require_output() -> None:

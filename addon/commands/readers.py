@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from addon.commands.errors import report_ledger_errors
+from addon.commands.fleet_copies import refresh_copies
 from addon.settings.conf_schema import ProxyConf
-from addon.settings.settings import Settings, SettingsFiles
+from addon.settings.settings import Settings, SettingsFiles, load_conf
 from addon.store.backends import find_ledger
 from addon.store.money.ledger import LedgerPlace
 from addon.store.money.reports.archived_calls import Missing
@@ -27,6 +28,8 @@ def load_served_settings(conf_file: Path) -> Settings:
 
     Raises ``SettingsError``.
     """
+    if (conf := load_conf(conf_file)).paths.are_workspaces_in_ledger:
+        refresh_copies(conf)
     settings = SettingsFiles(conf_file).load()
     for problem in settings.problems:
         click.echo(f"{problem.consequence}: {problem}", err=True)

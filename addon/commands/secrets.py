@@ -18,8 +18,7 @@ import click
 from addon.commands.auditing import record_in
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option
-from addon.edits.recording import ChangeRecord, file_evidence
-from addon.runtime.atomic_files import replace_unchanged
+from addon.edits.recording import ChangeRecord, Record, file_evidence
 from addon.runtime.folder_lock import locked
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import SettingsError, join_key_path
@@ -76,14 +75,17 @@ def rotate(files: tuple[Path, ...], conf_file: Path, *, check: bool) -> None:
     is in the ledger of the configuration.
     """
     master_keys = _load_master_keys(conf_file)
+    with report_errors():
+        # Before the folders are locked: in a fleet it first brings the copies of workspace files.
+        record = None if check else record_in(conf_file, "secrets rotate")
     with report_errors(), _lock_folders(files):
         # By its resolved path, a file with two names is rotated once.
         rotations = [
             rotate_secrets(file, Sources().read_text(file), master_keys)
             for file in {f.resolve(): f for f in files}.values()
         ]
-        if not check:
-            _write([one for one in rotations if one.changed], conf_file)
+        if record:
+            _write([one for one in rotations if one.changed], conf_file, record)
     for one in rotations:
         click.echo(
             f"{one.file}: {one.changed} of {one.found} sealed secrets {'to seal' if check else 'sealed'} again"
@@ -92,17 +94,15 @@ def rotate(files: tuple[Path, ...], conf_file: Path, *, check: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _write(rotations: Sequence["Rotation"], conf_file: Path) -> None:
+def _write(rotations: Sequence["Rotation"], conf_file: Path, record: Record) -> None:
     """Write the files. Each has its line in the audit log, without any secret, also not a sealed one."""
-    if not rotations:
-        return
-    record, folder = record_in(conf_file, "secrets rotate"), load_conf(conf_file).paths.workspaces
+    folder = load_conf(conf_file).paths.workspaces
     for one in rotations:
         text = f"Seal {one.changed} secrets of {one.file} again with the first master key"
         evidence = file_evidence(one.file, one.before.encode(), one.text)
         is_workspace = one.file.parent.resolve() == folder.resolve()
-        with record(ChangeRecord(text, evidence, one.file.stem if is_workspace else "")):
-            replace_unchanged(one.file, one.text, one.before.encode())
+        with record(ChangeRecord(text, evidence, one.file.stem if is_workspace else "")) as recording:
+            recording.write(one.file, one.text, one.before.encode())
 
 
 @dataclass(frozen=True, slots=True)

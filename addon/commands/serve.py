@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from addon.commands.errors import missing_conf_hint
+from addon.commands.fleet_copies import refresh_copies
 from addon.commands.options import conf_option
 from addon.commands.serve_first_run import make_demo, make_master_key, make_welcome, renew_demo_model
 from addon.runtime.quick_imports import without_collection
@@ -100,6 +101,8 @@ def run(
     configure_logging()
     with worker_template(conf) if (workers or conf.listen.workers) > 1 else nullcontext() as template:
         start = Start(takeover, take_sockets(os.environ), take_service_manager(os.environ))
+        if conf.paths.are_workspaces_in_ledger:
+            refresh_copies(conf)
         conf.paths.workspaces.mkdir(exist_ok=True)
         files, settings, demo_key = _load(conf_file, conf.paths.workspaces, strict=strict)
         settings = settings.with_listen(host=host, port=port, workers=workers).with_admin_port(admin_port)
@@ -123,7 +126,8 @@ def _load(conf_file: Path, folder: Path, *, strict: bool) -> tuple[SettingsFiles
     settings = files.load()
     if strict and settings.problems:
         raise _strict_error(settings.problems)
-    demo_key = None if settings.workspaces or settings.problems else make_demo(folder, settings)
+    is_first = not (settings.workspaces or settings.problems or settings.conf.paths.are_workspaces_in_ledger)
+    demo_key = make_demo(folder, settings) if is_first else None
     has_new_master_key = make_master_key(settings)
     if demo_key or renew_demo_model(conf_file, settings) or has_new_master_key:
         files = SettingsFiles(conf_file)

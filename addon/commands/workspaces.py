@@ -11,6 +11,7 @@ from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, echo_table, join_list
 from addon.commands.readers import load_served_settings
+from addon.commands.workspaces_sync import diff, pull, push
 from addon.edits.toml_lines import Value, describe_changes
 from addon.edits.workspaces import create_workspace, set_workspace
 from addon.text.table import Table
@@ -38,6 +39,10 @@ OPTIONAL_COLUMNS = ("alert_at_percent", "safety_net", "fallback_model", "name")
 @click.group()
 def workspaces() -> None:
     """Create, change and list workspaces. A running gateway uses changes within two seconds."""
+
+
+for command in (push, pull, diff):
+    workspaces.add_command(command)
 
 
 @workspaces.command()

@@ -4,14 +4,14 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
 from addon.edits.diff import NO_KEY_YET
-from addon.edits.recording import Record, apply_recorded
+from addon.edits.recording import Record, apply_recorded, record_of
 from addon.edits.toml_lines import Changes, Value, add_table, describe_changes, set_values
 from addon.edits.workspace_files import (
     EditError,
@@ -135,6 +135,21 @@ def set_key(conf_file: Path, workspace: str, key_id: str, changes: Changes, *, r
     with lock_workspaces(conf_file) as folder:
         plan = plan_key_changes(folder, workspace, key_id, changes)
         apply_recorded(plan, SettingsFiles(conf_file), record, key_id)
+
+
+def enable_key(conf_file: Path, workspace: str, key_id: str, *, record: Record) -> None:
+    """Turn on a key that was turned off or revoked, on all machines. Raises as ``create_key``."""
+    with lock_workspaces(conf_file) as folder:
+        read = read_file(folder, workspace)
+        index, key = read.find_key(key_id)
+        summary = f"Turn on the key {key_id} of the workspace {workspace}"
+        plan = plan_edit(read, lambda text: set_values(text, {"active": True}, "keys", index), summary)
+        change = replace(record_of(plan, key_id), allowed=frozenset(key.hashes))
+        with record(change) as recording:
+            if plan.changes_nothing:
+                recording.is_made = False
+            else:
+                plan.apply(SettingsFiles(conf_file), recording.write)
 
 
 def plan_key_changes(folder: Path, workspace: str, key_id: str, changes: Changes) -> Plan:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from addon.edits.diff import make_diff
-from addon.edits.workspace_files import Plan, hash_content
+from addon.edits.usable_keys import find_usable
+from addon.edits.workspace_files import Plan, Write, hash_content, write_unchanged
 from addon.settings.settings import SettingsFiles
 
 type Evidence = Mapping[str, Any]
@@ -29,19 +30,26 @@ class ChangeRecord:
     | ``evidence`` | how to find out later whether it was made |
     | ``workspace`` | the workspace that is changed, empty for none |
     | ``subject`` | the id of the key that is changed, None for any other change |
+    | ``ended``, ``allowed`` | the hashes of the keys that it turns off for good, and of those that it turns on |
     """
 
     text: str
     evidence: Evidence = field(default_factory=dict)
     workspace: str = ""
     subject: str | None = None
+    ended: frozenset[str] = frozenset()
+    allowed: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
 class Recording:
-    """A change that is being made. Set ``is_made`` to False when there was nothing to change."""
+    """A change that is being made. Set ``is_made`` to False when there was nothing to change.
+
+    ``write`` is for a change of a workspace file, which may be in the ledger.
+    """
 
     is_made: bool = True
+    write: Write = write_unchanged
 
 
 type Record = Callable[[ChangeRecord], AbstractContextManager[Recording]]
@@ -61,7 +69,9 @@ def record_of(plan: Plan, subject: str | None = None) -> ChangeRecord:
     """Return the record of a plan. The lines that differ have no secrets."""
     lines = make_diff(plan.text_before, plan.after)
     text = "\n".join([plan.summary, *map(str, lines)])
-    return ChangeRecord(text, file_evidence(plan.file, plan.before, plan.after), plan.file.stem, subject)
+    had, has = find_usable(plan.before or b""), find_usable(plan.after.encode())
+    evidence = file_evidence(plan.file, plan.before, plan.after)
+    return ChangeRecord(text, evidence, plan.file.stem, subject, had - has, has - had)
 
 
 def apply_recorded(plan: Plan, files: SettingsFiles, record: Record, subject: str | None = None) -> None:
@@ -72,5 +82,5 @@ def apply_recorded(plan: Plan, files: SettingsFiles, record: Record, subject: st
     if plan.changes_nothing:
         plan.apply(files)
         return
-    with record(record_of(plan, subject)):
-        plan.apply(files)
+    with record(record_of(plan, subject)) as recording:
+        plan.apply(files, recording.write)

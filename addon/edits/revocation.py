@@ -3,15 +3,17 @@
 A gateway then serves the workspace on its last good text, so the key is turned off there too. Source: docs/commands.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from addon.edits.recording import ChangeRecord, Record, record_of
 from addon.edits.toml_lines import Changes, set_values
+from addon.edits.usable_keys import find_hashes_of
 from addon.edits.workspace_files import (
     EditError,
     Plan,
+    Write,
     find_file,
     lock_workspaces,
     unknown_key_error,
@@ -50,6 +52,7 @@ class Revocation:
     in_file: _Edit
     last_good: LastGood
     in_last_good: _Edit | None
+    hashes: frozenset[str] = frozenset()
 
     @property
     def changes_nothing(self) -> bool:
@@ -59,19 +62,20 @@ class Revocation:
     def record(self) -> ChangeRecord:
         """Return the record of the revocation. Without a plan, only the last good text changes."""
         if self.plan is not None and not self.plan.changes_nothing:
-            return record_of(self.plan, self.key_id)
+            return replace(record_of(self.plan, self.key_id), ended=self.hashes)
         text = f"Revoke the key {self.key_id} of the workspace {self.file.stem} in its last good settings"
-        return ChangeRecord(text, workspace=self.file.stem, subject=self.key_id)
+        return ChangeRecord(text, workspace=self.file.stem, subject=self.key_id, ended=self.hashes)
 
-    def apply(self, files: SettingsFiles) -> str | None:
-        """Turn the key off; return a warning if the file is broken. The caller has the lock.
+    def apply(self, files: SettingsFiles, write: Write = write_unchanged) -> str | None:
+        """Turn the key off with ``write``; return a warning if the file is broken. The caller has the lock.
 
         Raises ``SettingsError``, OSError, or ``EditError`` when the key may still work, or work again later.
         """
         reason = self.in_file.reason
         if self.plan is not None:
             error = self.plan.check(files).error
-            write_unchanged(self.file, self.plan.after, self.plan.before)
+            if not self.plan.changes_nothing:
+                write(self.file, self.plan.after, self.plan.before)
             if error is None:
                 return None
             reason = str(error)
@@ -112,10 +116,9 @@ def revoke_key(conf_file: Path, workspace: str, key_id: str, *, record: Record) 
     files = SettingsFiles(conf_file)
     with lock_workspaces(conf_file) as folder:
         revocation = plan_revocation(files, folder, workspace, key_id)
-        if revocation.changes_nothing:
-            return revocation.apply(files)
-        with record(revocation.record()):
-            return revocation.apply(files)
+        with record(revocation.record()) as recording:
+            recording.is_made = not revocation.changes_nothing
+            return revocation.apply(files, recording.write)
 
 
 def plan_revocation(files: SettingsFiles, folder: Path, workspace: str, key_id: str) -> Revocation:
@@ -133,7 +136,8 @@ def plan_revocation(files: SettingsFiles, folder: Path, workspace: str, key_id: 
         raise EditError(in_file.reason)
     summary = f"Revoke the key {key_id} of the workspace {workspace}"
     plan = None if in_file.text is None else Plan(file, content, in_file.text, summary)
-    return Revocation(file, key_id, plan, in_file, files.last_good, in_last_good)
+    hashes = find_hashes_of(content, key_id) | find_hashes_of(last_good_text or b"", key_id)
+    return Revocation(file, key_id, plan, in_file, files.last_good, in_last_good, hashes)
 
 
 def _turn_off(content: bytes, file: Path, key_id: str) -> _Edit:

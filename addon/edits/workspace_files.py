@@ -24,6 +24,9 @@ from addon.settings.value_types import NAME, NAME_IS
 from addon.settings.workspace_schema import KeyTable, WorkspaceTable
 from addon.text.masking import mask_credentials
 
+type Write = Callable[[Path, str, bytes | None], None]
+"""Writes a file whose content is still ``before``; None: it does not exist. Raises ``EditError``."""
+
 CHANGED: Final = (
     "the file has changed since this form was opened, so nothing was written; open the form again"
 )
@@ -75,14 +78,14 @@ class Plan:
         """Return the file as it would load. Raises ``SettingsError`` when nothing loads."""
         return files.fork({self.file: self.after}).check_workspace(self.file)
 
-    def apply(self, files: SettingsFiles) -> None:
-        """Make the edit. The caller has the lock.
+    def apply(self, files: SettingsFiles, write: "Write | None" = None) -> None:
+        """Make the edit with ``write``, into the file unless given. The caller has the lock.
 
         Raises ``EditError``, or ``SettingsError`` where the new text does not load.
         """
         if error := self.check(files).error:
             raise error
-        write_unchanged(self.file, self.after, self.before)
+        (write or write_unchanged)(self.file, self.after, self.before)
 
 
 def hash_content(content: bytes) -> str:

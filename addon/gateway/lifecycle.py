@@ -18,6 +18,7 @@ from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed_answers import UnrelayedAnswers
+from addon.fleet.service import make_follower
 from addon.gateway.in_use import Process, find_left, read_in_use
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.runtime.listening import bind
@@ -83,6 +84,9 @@ class Lifecycle:
         if self.admin:
             self.admin.pages["/metrics"] = self._metrics
         self.watcher = Watcher(files, settings, self.apply) if files else None
+        self.follower = make_follower(
+            lambda: self.deps.settings, self.watcher, lambda: len(self.deps.in_flight.calls)
+        )
         self.tasks: set[asyncio.Task[None]] = set()
         self.upkeep: asyncio.Task[None] | None = None
         self.draining = False
@@ -125,6 +129,8 @@ class Lifecycle:
         self.alerts.start()
         if self.watcher:
             self.watcher.start()
+        if self.follower:
+            self.follower.start()
 
     async def open_admin(self, sockets: Sequence[socket.socket] = ()) -> None:
         """Serve the admin port on ``sockets``, or on a new socket at its address. Raises OSError when it is taken."""
@@ -164,6 +170,8 @@ class Lifecycle:
         await self.audit.stop()
         if self.rollups:
             await self.rollups.stop()
+        if self.follower:
+            await self.follower.stop()
         if self.watcher:
             await self.watcher.stop()
         if self.admin:
@@ -279,6 +287,8 @@ class Lifecycle:
         checks["platform_keys"] = self.platform_keys.check()
         checks["circuits"] = _describe_circuits(self.store.open_circuits())
         checks["ledger"] = "; ".join(self.store.warnings) or "ok"
+        if self.follower:
+            checks["fleet"] = self.follower.check
         # Resting keys, open circuits, warnings and files that do not load are only reported: calls can be served.
         ready = checks["store"] == "ok" and not self.draining
         return Readiness(ready, checks)

@@ -14,6 +14,7 @@ from time import monotonic
 
 from addon.console.console import Console
 from addon.console.sources import Sources
+from addon.fleet.service import make_follower
 from addon.runtime.tasks import wait_for_first
 from addon.serve.listening_sockets import Ports
 from addon.serve.opening import Start, opened
@@ -66,6 +67,7 @@ class Supervisor:
         self.admin = Admin(self.readiness)
         self.admin.pages["/metrics"] = self._metrics
         self.watcher = Watcher(files, settings, self.apply)
+        self.follower = make_follower(lambda: self.settings, self.watcher, self._count_calls)
         self.draining = False
         self._started_s = monotonic()
         self._ports = ports
@@ -78,6 +80,8 @@ class Supervisor:
         self._snapshots.write_first(self.settings)
         await self.workers.start(self.listen.workers)
         self.watcher.start()
+        if self.follower:
+            self.follower.start()
 
     async def accept(self) -> None:
         """See ``Service.accept``."""
@@ -132,6 +136,8 @@ class Supervisor:
         if self.workers.has_started and not self._is_taken_over:
             self._log_drain()
         await self.workers.stop_replacing()
+        if self.follower:
+            await self.follower.stop()
         await self.watcher.stop()
         self._snapshots.close()
         bound_s = self.listen.drain_timeout_s + SLACK_S
@@ -172,6 +178,8 @@ class Supervisor:
         checks["workers"] = "ok" if len(reports) == count else f"{len(reports)} of {count} running"
         # Files that do not load are reported, but the last good settings serve on.
         checks["settings"] = self.watcher.error or self._snapshots.fault or checks["settings"]
+        if self.follower:
+            checks["fleet"] = self.follower.check
         if self.draining:
             checks["drain"] = "draining"
         ready = not self.draining and any(report.ready for report in reports.values())
@@ -182,6 +190,10 @@ class Supervisor:
 
     def _read_gauges(self) -> Gauges:
         return self.metrics.read_gauges(self._find_own_numbers())
+
+    def _count_calls(self) -> int:
+        gauges = self._read_gauges()["tollgate_in_use"]
+        return round(sum(one.value for one in gauges if one.labels["resource"] == "calls"))
 
     def _find_own_numbers(self) -> Mapping[str, float]:
         return {

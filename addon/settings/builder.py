@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import Problem, SettingsError, join_errors
+from addon.settings.file_content import describe_error
+from addon.settings.fleet_keys import FleetKeys, find_file
 from addon.settings.last_good import LastGood
 from addon.settings.shared_settings import SharedSettings, load_shared_settings
 from addon.settings.sources import FileCopy, Sources
@@ -105,11 +107,24 @@ class SettingsBuilder:
             files = []
             problems.append(Problem.of(error, "no workspace is served"))
         workspaces.load(files, shared)
-        self._sources.forget_others(workspaces.paths_read.union(self._shared_versions))
+        fleet_keys = find_file(shared.conf.paths.database)
+        problems += self._read_fleet_keys(fleet_keys)
+        self._sources.forget_others({*workspaces.paths_read.union(self._shared_versions), fleet_keys})
         problems += workspaces.choose_served()
         self._is_built = True
         self._digest = sha256(shared.digest + workspaces.digests).digest()
         return BuiltSettings(shared, dict(workspaces.served), tuple(problems), self._digest)
+
+    def _read_fleet_keys(self, file: Path) -> list[Problem]:
+        """Read what the ledger says of keys. Without a file that can be read, the last one counts."""
+        try:
+            self._workspaces.fleet_keys = FleetKeys.parse(self._sources.read_secret(file))
+        except FileNotFoundError:
+            self._workspaces.fleet_keys = FleetKeys()
+        except (OSError, ValueError) as error:
+            reason = describe_error(error) if isinstance(error, OSError) else str(error)
+            return [Problem.of(SettingsError(file, "", reason), "keys stay revoked as they were")]
+        return []
 
     def fork(self, sources: Sources) -> "SettingsBuilder":
         """Return a builder over a fork of the sources, which has all that this one has parsed.

@@ -27,6 +27,8 @@ def describe_changes(before: BuiltFrom, after: BuiltFrom, texts: Collection[Path
     for name, text in after.texts.items():
         if name in before.texts and before.texts[name].refused != text.refused:
             lines.append(f"{text.file.name}: which of its keys another workspace has")
+        if name in before.texts and before.texts[name].revoked != text.revoked:
+            lines.append(f"{text.file.name}: which of its keys are revoked in the ledger")
     if _read_secrets(before, texts) != _read_secrets(after, texts):
         lines.append("secret files")
     return "; ".join(_bound(lines))

@@ -56,8 +56,15 @@ class Admin(Table):
     edits: Enabled = "auto"
 
 
+COPIES_FOLDER: Final = "ledger-workspaces"
+"""The folder next to ``[paths] database`` that has this machine's copies of the workspace files in the ledger."""
+
+
 class Paths(Table):
-    """``[paths]``. The loaded paths are absolute, the defaults too."""
+    """``[paths]``. The loaded paths are absolute, the defaults too.
+
+    With ``workspaces = "ledger"``, the folder is that of the copies of the files in the ledger.
+    """
 
     model_config = ConfigDict(validate_default=True)
 
@@ -65,6 +72,19 @@ class Paths(Table):
     catalog_overlay: OptionalPath = None
     workspaces: AbsolutePath = Path("policies/workspaces")
     database: AbsolutePath = Path("var/tollgate.db")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _find_copies(cls, table: Any) -> Any:
+        if not isinstance(table, dict) or table.get("workspaces") != "ledger":
+            return table
+        database = str(table.get("database", cls.model_fields["database"].default))
+        return {**table, "workspaces": str(Path(database).with_name(COPIES_FOLDER))}
+
+    @property
+    def are_workspaces_in_ledger(self) -> bool:
+        """Whether the workspace files are in the ledger. Then ``workspaces`` has only copies."""
+        return self.workspaces == self.database.with_name(COPIES_FOLDER)
 
     @property
     def master_keys(self) -> Path:
@@ -184,6 +204,16 @@ class ProxyConf(Table):
             # Two machines would each give the whole rate, and nothing would say so.
             raise table_error(
                 'needs [state] backend = "redis": machines that share a ledger share rates', "ledger", "url"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_workspaces(self) -> Self:
+        if self.paths.are_workspaces_in_ledger and not self.ledger.url:
+            raise table_error(
+                'is "ledger", which needs [ledger] url: with the ledger in a file, name a folder',
+                "paths",
+                "workspaces",
             )
         return self
 

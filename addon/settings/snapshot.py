@@ -15,6 +15,7 @@ from addon.runtime.atomic_files import write_atomically
 from addon.settings.builder import BuiltFrom, BuiltSettings
 from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.file_content import Stamp, make_absolute, read_stamp
+from addon.settings.fleet_keys import turn_off
 from addon.settings.parsed_text import parse_text
 from addon.settings.sealed_secrets import MasterKeys
 from addon.settings.secrets import Secrets
@@ -40,7 +41,7 @@ class Snapshot(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     conf_file: Path
     started_conf: FileCopy
     listen: dict[str, Any]
@@ -119,7 +120,7 @@ class SnapshotBuilder:
             table = parse_text(text.file, text.text).served_table
             self._tables[name] = text.text, table
         workspace = resolve_last_good(table, text.file, shared, secrets, self._workspaces.get(name))
-        return remove_keys(workspace, text.refused)
+        return turn_off(remove_keys(workspace, text.refused), text.revoked)
 
 
 class SnapshotSettings:

@@ -7,11 +7,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
 
+from addon.settings.builder import BuiltFrom
 from addon.settings.changes import describe_changes
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import Problem
@@ -71,6 +73,16 @@ class Watcher:
         # DNS lookups may occupy all of asyncio's own threads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="settings")
         self._task: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look now: a file has changed."""
+        self._woken.set()
+
+    @property
+    def built_from(self) -> BuiltFrom:
+        """What the latest settings were built from."""
+        return self._built_from
 
     @property
     def error(self) -> str | None:
@@ -111,7 +123,9 @@ class Watcher:
             if loaded := await self._look(loop.time(), running):
                 self._apply_if_new(loaded)
             await loop.run_in_executor(self._thread, self._keep)
-            await asyncio.sleep(self._interval_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), self._interval_s)
+            self._woken.clear()
 
     async def _look(self, now_s: float, running: ProxyConf) -> _Loaded | None:
         loop = asyncio.get_running_loop()

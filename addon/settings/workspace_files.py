@@ -11,7 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from addon.settings.errors import Problem, SettingsError, join_errors
+from addon.settings.errors import Entry, Problem, SettingsError, join_errors, join_key_path
+from addon.settings.fleet_keys import FleetKeys, turn_off
 from addon.settings.last_good import LastGood
 from addon.settings.parsed_text import ParsedText, describe_fault, find_hashes, parse_text
 from addon.settings.secrets import Secrets
@@ -29,11 +30,12 @@ from policies.model import Workspace
 
 
 class ServedText(NamedTuple):
-    """The text that a workspace is served on, and the hashes of the keys that are refused to it."""
+    """The text that a workspace is served on, and the hashes of the keys that are refused to it, or revoked."""
 
     file: Path
     text: bytes
     refused: frozenset[str]
+    revoked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class WorkspaceFiles:
         self._last_good_versions: Mapping[Path, int] = {}
         self._broken: frozenset[str] = frozenset()
         self.errors: tuple[SettingsError, ...] = ()
+        self.fleet_keys = FleetKeys()
         self.served: dict[str, Workspace] = {}
         self.texts: dict[str, ServedText] = {}
 
@@ -226,10 +229,18 @@ class WorkspaceFiles:
                 continue
             if current is None or chosen is not file.parsed:
                 current = self._resolve_last_good(chosen.table, file)
-            texts[name] = ServedText(file.file, chosen.text, frozenset(refused.get(name, ())))
-            served[name] = remove_keys(current, texts[name].refused)
+            elsewhere = self.fleet_keys.find_claimed_elsewhere(name, chosen.hashes)
+            texts[name] = ServedText(
+                file.file,
+                chosen.text,
+                frozenset(refused.get(name, ())).union(elsewhere),
+                self.fleet_keys.find_revoked(chosen.hashes),
+            )
+            served[name] = turn_off(remove_keys(current, texts[name].refused), texts[name].revoked)
             if name not in errors:
                 self.last_good.take(name, chosen.text)
+                if elsewhere:
+                    errors[name] = self._claimed_elsewhere_error(name, elsewhere)
         self.served, self.texts = served, texts
         return errors
 
@@ -260,6 +271,21 @@ class WorkspaceFiles:
         (index, key), (_, other_key) = self._find_key(name, key_hash), self._find_key(other, key_hash)
         return duplicate_hash_error(self._files[name].file, index, key, key_hash, other_key.id, other)
 
+    def _is_served_now(self, name: str) -> bool:
+        """Return whether a workspace is served on its file as it is, but for keys that are refused."""
+        parsed = self._files[name].parsed
+        return parsed is not None and parsed.text == self.texts[name].text
+
+    def _claimed_elsewhere_error(self, name: str, owners: Mapping[str, str]) -> SettingsError:
+        found = []
+        for key_hash, other in owners.items():
+            index, key = self._find_key(name, key_hash)
+            reason = f'workspace "{other}" has the same hash on another machine, and had it first'
+            found.append(
+                SettingsError(self._files[name].file, join_key_path("keys", Entry(index, key.id)), reason)
+            )
+        return join_errors(found)
+
     def _find_key(self, name: str, key_hash: str) -> tuple[int, KeyTable]:
         """Return the index of a key in a workspace's file, else in its last good text, and the key."""
         for parsed in (self._files[name].parsed, self._find_last_good(name)):
@@ -284,7 +310,7 @@ class WorkspaceFiles:
         if name not in self.served:
             return Problem.of(error, f"workspace {name} is not served", name)
         file, is_new = self._files[name], self._find_last_good(name) is None
-        if file.error is None and is_new:
+        if file.error is None and self._is_served_now(name):
             return Problem.of(error, f"the key is refused to workspace {name}", name)
         if file.stopgap and is_new:
             return Problem.of(error, f"workspace {name} is served with an rpm_override of 1", name)

@@ -20,7 +20,15 @@ PACKAGES = (
         "addon.reconcile",
     ),
     *("addon.calls", "addon.wire", "addon.upstream", "addon.dialects", "addon.answers"),
-    *("addon.alerts", "addon.store", "addon.edits", "addon.settings", "addon.telemetry", "addon.sandbox"),
+    *(
+        "addon.alerts",
+        "addon.fleet",
+        "addon.store",
+        "addon.edits",
+        "addon.settings",
+        "addon.telemetry",
+        "addon.sandbox",
+    ),
     *("addon.runtime", "addon.text", "addon"),
     "policies",
 )

@@ -21,6 +21,8 @@ def find_edit_obstacle(settings: Settings, unwritable: Path | None = None) -> st
         return NO_CHANGES
     if settings.console_password.secret is None:
         return f"Changes need a password: {settings.console_password.fault}."
+    if settings.conf.paths.are_workspaces_in_ledger:
+        return "The workspace files are in the ledger: change them with commands, on any machine."
     if admin.edits is True:
         return None
     if settings.conf.ledger.url:

@@ -21,7 +21,7 @@ OF_COMMANDS: Final = (
         "ledger forget",
         "ledger recount",
     ),
-    *("ledger restore", "secrets rotate", "serve"),
+    *("keys enable", "ledger restore", "secrets rotate", "serve", "workspaces push"),
 )
 """The actions that commands have, and no form."""
 CELLS: Final = {

@@ -154,8 +154,8 @@ def _cut(text: bytes) -> bytes:
 
 def _of_another_format(sealed: bytes) -> bytes:
     text = MasterKeys(KEY).unseal(sealed.decode())
-    assert text.startswith('{"format":2,')
-    return MasterKeys(KEY).seal(text.replace('"format":2', '"format":3', 1)).encode()
+    assert text.startswith('{"format":3,')
+    return MasterKeys(KEY).seal(text.replace('"format":3', '"format":4', 1)).encode()
 
 
 def _of_another_run(sealed: bytes) -> bytes:

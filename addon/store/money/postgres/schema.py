@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from addon.store.money.postgres.archive_tables import ARCHIVE_TABLES
 from addon.store.money.postgres.compat import COMPAT
+from addon.store.money.postgres.fleet_schema import FLEET_SCHEMA
 from addon.store.money.postgres.side_schema import SIDE_SCHEMA
 from addon.store.money.postgres.sum_schema import SUM_SCHEMA
 from addon.store.money.price_set_schema import NOT_KEPT
@@ -158,6 +159,7 @@ SCHEMA: Final = (
     END
     $$
     """,
+    *FLEET_SCHEMA,
 )
 """The statements that create everything but the partitions, in order."""
 

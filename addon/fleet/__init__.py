@@ -1,0 +1,1 @@
+"""What machines that share a ledger in PostgreSQL share beside money: workspace files, and which keys are revoked."""

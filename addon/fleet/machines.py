@@ -1,0 +1,108 @@
+"""What each machine says of itself, and in which files the machines of a fleet differ. Source: docs/operating.md."""
+
+import json
+import socket
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from addon import VERSION
+from addon.settings.builder import BuiltFrom
+from addon.settings.file_content import make_absolute
+from addon.settings.settings import Settings
+from addon.settings.workspace_files import ServedText
+
+PERSIST_S: Final = 60.0
+"""How long machines may differ before it is reported: a roll-out takes its time."""
+_OWN_SECTIONS: Final = frozenset({"listen", "admin", "paths", "log"})
+"""The sections of proxy.conf that may differ from machine to machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a machine says of itself.
+
+    ``files`` are digests by the name of a file, ``texts`` what its workspaces are served on, and ``hashes`` are those
+    of the keys of each workspace.
+    """
+
+    name: str
+    version: str
+    settings: str
+    workers: int
+    calls: int
+    files: Mapping[str, str]
+    texts: Mapping[str, ServedText]
+    hashes: Mapping[str, frozenset[str]]
+
+
+def describe_machine(settings: Settings, built: BuiltFrom, texts: Collection[Path], calls: int) -> Machine:
+    """Return what this machine says of itself. ``texts`` are the files without secrets."""
+    return Machine(
+        f"{socket.gethostname()}:{settings.conf_file.parent}",
+        VERSION,
+        settings.fingerprint,
+        settings.conf.listen.workers,
+        calls,
+        _digest_files(settings, built, texts),
+        built.texts,
+        {
+            name: frozenset(one.hash for one in workspace.credentials)
+            for name, workspace in settings.workspaces.items()
+        },
+    )
+
+
+def _digest_files(settings: Settings, built: BuiltFrom, texts: Collection[Path]) -> dict[str, str]:
+    conf_file, found = make_absolute(settings.conf_file), {}
+    for name in type(settings.written).model_fields:
+        if name not in _OWN_SECTIONS:
+            found[f"proxy.conf [{name}]"] = _digest(repr(getattr(settings.written, name)).encode())
+    for file, (content, _) in built.shared_files.items():
+        if file in texts and file != conf_file and file != settings.conf.listen.tls_certificate:
+            found[f"{file.parent.name}/{file.name}"] = _digest(content)
+    if not settings.conf.paths.are_workspaces_in_ledger:
+        found |= {text.file.name: _digest(text.text) for text in built.texts.values()}
+    return found
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()[:16]
+
+
+class Differences:
+    """The files in which machines differ, and since when. ``time_s`` never decreases."""
+
+    def __init__(self, time_s: Callable[[], float]) -> None:
+        self._time_s = time_s
+        self._since_s: dict[tuple[str, str], float] = {}
+
+    def note(self, files: Mapping[str, str]) -> None:
+        """Note the files of each machine that lives, as JSON."""
+        now_s = self._time_s()
+        found = find_differences({name: json.loads(text) for name, text in files.items()})
+        self._since_s = {one: self._since_s.get(one, now_s) for one in found}
+
+    def find_lasting(self) -> Sequence[tuple[str, str]]:
+        """Return machine and file of each difference that has lasted for ``PERSIST_S``."""
+        now_s = self._time_s()
+        return sorted(one for one, since_s in self._since_s.items() if now_s - since_s >= PERSIST_S)
+
+
+def find_differences(files: Mapping[str, Mapping[str, str]]) -> set[tuple[str, str]]:
+    """Return machine and file for each file that a machine has not as most machines have it.
+
+    Where as many have the one as the other, the first machine by name counts as right.
+    """
+    held: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
+    for name in {name for one in files.values() for name in one}:
+        held[name] = {machine: files[machine].get(name) for machine in sorted(files)}
+    found: set[tuple[str, str]] = set()
+    for name, by_machine in held.items():
+        # The first of equals is the one that was counted first.
+        [(usual, _)] = Counter(by_machine.values()).most_common(1)
+        found.update((machine, name) for machine, digest in by_machine.items() if digest != usual)
+    return found

@@ -1,0 +1,154 @@
+"""The statements over the tables that machines share. Each function that writes needs ``LedgerPlace.write``."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from addon.edits.workspace_files import EditError, hash_content
+from addon.store.money.ledger import Ledger
+from policies.utc_time import format_utc
+
+VERSION: Final = "SELECT ledger.id, fleet_version.version, mark FROM ledger CROSS JOIN fleet_version"
+FILES: Final = "SELECT id, digest FROM workspace_files WHERE deleted = 0 ORDER BY id"
+TEXTS: Final = "SELECT id, text FROM workspace_files WHERE deleted = 0 AND id = ANY(?)"
+REVOKED: Final = "SELECT hash FROM revoked_keys"
+OWNERS: Final = """
+    SELECT hash, (array_agg(workspace ORDER BY since, workspace))[1] FROM (
+        SELECT hash, workspace, min(claimed_at) AS since FROM key_claims LEFT JOIN machines ON name = machine
+        WHERE machine = '' OR seen_at > clock_timestamp() - interval '10 minutes'
+        GROUP BY hash, workspace
+    ) AS claims GROUP BY hash HAVING count(*) > 1
+"""
+"""The first workspace of each hash that several claim. A machine that is gone claims nothing any more."""
+DESCRIBE: Final = """
+    INSERT INTO machines VALUES (?, clock_timestamp(), ?, ?, ?, ?, ?)
+    ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at, version = excluded.version,
+        settings = excluded.settings, workers = excluded.workers, calls = excluded.calls, files = excluded.files
+"""
+MACHINES: Final = "SELECT name, files FROM machines WHERE seen_at > clock_timestamp() - interval '1 minute'"
+CLAIM: Final = """
+    INSERT INTO key_claims (hash, workspace, machine)
+    SELECT hash, workspace, ? FROM json_to_recordset(?::json) AS given (hash text, workspace text)
+    ORDER BY hash COLLATE "C" ON CONFLICT DO NOTHING
+"""
+UNCLAIM: Final = """
+    DELETE FROM key_claims WHERE machine = ? AND NOT EXISTS (
+        SELECT 1 FROM json_to_recordset(?::json) AS given (hash text, workspace text)
+        WHERE given.hash = key_claims.hash AND given.workspace = key_claims.workspace
+    )
+"""
+BUMP: Final = "UPDATE fleet_version SET version = version + 1, mark = gen_random_uuid()::text"
+
+
+class Version(NamedTuple):
+    """A state of the tables. Two that are equal have the same content."""
+
+    ledger: str
+    version: int
+    mark: str
+
+
+class SharedFile(NamedTuple):
+    """A workspace file in the ledger. ``version`` is that of its last change."""
+
+    id: str
+    text: str
+    version: int
+    changed_at: str
+    changed_by: str
+
+
+class FileWrite(NamedTuple):
+    """A file to write where it has the content ``before`` still; None is no file."""
+
+    id: str
+    text: str | None
+    before: bytes | None
+
+
+def read_version(ledger: Ledger) -> Version:
+    """Return the state of the tables."""
+    return Version(*ledger.execute(VERSION).fetchone())
+
+
+def read_digests(ledger: Ledger) -> dict[str, str]:
+    """Return the digest of each workspace file."""
+    return dict(ledger.execute(FILES).fetchall())
+
+
+def read_texts(ledger: Ledger, ids: Collection[str]) -> dict[str, str]:
+    """Return the texts of these files."""
+    return dict(ledger.execute(TEXTS, (list(ids),)).fetchall())
+
+
+def read_files(ledger: Ledger) -> dict[str, SharedFile]:
+    """Return all workspace files by the id of the workspace."""
+    sql = (
+        "SELECT id, text, version, changed_at, changed_by FROM workspace_files WHERE deleted = 0 ORDER BY id"
+    )
+    return {row[0]: SharedFile(*row) for row in ledger.execute(sql).fetchall()}
+
+
+def write_files(ledger: Ledger, writes: Iterable[FileWrite], user: str) -> Version:
+    """Write files. Raise ``EditError`` where one has changed meanwhile: then nothing may be committed."""
+    ledger.execute(BUMP)
+    version, now = read_version(ledger), format_utc(datetime.now(UTC))
+    for one in writes:
+        sql = "SELECT digest, changed_at, changed_by FROM workspace_files WHERE id = ? AND deleted = 0"
+        found = ledger.execute(sql, (one.id,)).fetchone()
+        before = None if one.before is None else hash_content(one.before)
+        if (found[0] if found else None) != before:
+            raise conflict(one.id, found[1:] if found else None)
+        text = one.text or ""
+        values = (
+            one.id,
+            text,
+            hash_content(text.encode()),
+            version.version,
+            now,
+            user,
+            int(one.text is None),
+        )
+        ledger.execute(_WRITE, values)
+    return version
+
+
+def conflict(workspace: str, change: tuple[str, str] | None) -> EditError:
+    """Return the error of a file that someone else has changed: ``change`` is when and by whom."""
+    if change is None:
+        return EditError(
+            f"the file of {workspace} is not in the ledger any more; nothing was written, so try again"
+        )
+    at, user = change
+    return EditError(
+        f"the file of {workspace} was changed at {at} by {user}; nothing was written, so try again"
+    )
+
+
+def revoke(ledger: Ledger, hashes: Iterable[str], workspace: str, key_id: str, user: str) -> None:
+    """Refuse these keys on all machines."""
+    now = format_utc(datetime.now(UTC))
+    for one in sorted(hashes):
+        ledger.execute(
+            "INSERT INTO revoked_keys VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (one, workspace, key_id, now, user),
+        )
+
+
+def allow(ledger: Ledger, hashes: Iterable[str]) -> None:
+    """Take back the revocation of these keys."""
+    ledger.execute("DELETE FROM revoked_keys WHERE hash = ANY(?)", (list(hashes),))
+
+
+def encode_claims(claims: Mapping[str, Iterable[str]]) -> str:
+    """Return the hashes of each workspace as JSON."""
+    rows = [{"hash": one, "workspace": name} for name, hashes in claims.items() for one in sorted(hashes)]
+    return json.dumps(rows)
+
+
+_WRITE: Final = """
+    INSERT INTO workspace_files VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET text = excluded.text, digest = excluded.digest, version = excluded.version,
+        changed_at = excluded.changed_at, changed_by = excluded.changed_by, deleted = excluded.deleted
+"""

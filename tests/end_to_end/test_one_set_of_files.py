@@ -1,0 +1,146 @@
+"""Two gateways with one ledger: a change on one machine is served on the other, and a revoked key on neither."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from conftest import StartGateway
+from rig.bounds import BOUND_S
+from rig.commands import tollgate
+from rig.configuration import new_key, workspace
+from rig.gateway import Gateway
+from rig.toml_text import toml_text
+
+from addon.settings.conf_schema import COPIES_FOLDER
+
+
+@dataclass
+class Fleet:
+    """Starts machines over one Redis and one PostgreSQL."""
+
+    start: StartGateway
+    redis: str
+    postgres: str
+    started: list[Gateway] = field(default_factory=list)
+
+    def open(self, **options: object) -> Gateway:
+        paths = options.pop("paths", {})
+        sections = {
+            "state": {"backend": "redis", "redis_url": self.redis, "fleet": "tests"},
+            "ledger": {"url": self.postgres},
+            "paths": paths,
+        }
+        self.started.append(self.start(sections=sections, **options))
+        return self.started[-1]
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.postgres) as ledger:
+            return ledger.execute(sql).fetchall()  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.fixture
+def fleet(start_gateway: StartGateway, redis_url: str, postgres_url: str) -> Iterator[Fleet]:
+    made = Fleet(start_gateway, redis_url, postgres_url)
+    yield made
+    # Its rates are Redis's until the last of them has ended.
+    assert {one.stop() for one in made.started} == {0}
+
+
+def is_served(gateway: Gateway, key: str) -> bool:
+    """Return whether a key is let in: a call without a body is refused for its body then."""
+    headers = {"Authorization": f"Bearer {key}"}
+    url = f"{gateway.url}/v1/chat/completions"
+    answer = httpx.post(url, headers=headers, timeout=BOUND_S, trust_env=False)
+    assert answer.status_code != 401 or answer.json()["error"]["code"] == "invalid_api_key"
+    return answer.status_code != 401
+
+
+def wait_until_served(key: str, *gateways: Gateway, wanted: bool = True) -> None:
+    for gateway in gateways:
+        gateway.wait_until(lambda gateway=gateway: is_served(gateway, key) == wanted)
+
+
+def done(folder: Path, *arguments: str) -> str:
+    ended = tollgate(folder, *arguments)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    ended = tollgate(folder, *arguments)
+    assert ended.returncode == 1, ended.stdout
+    return ended.stderr
+
+
+IN_LEDGER = {"workspaces": "ledger"}
+
+
+def test_an_edit_on_one_machine_is_served_on_the_other(fleet: Fleet) -> None:
+    first, second = (fleet.open(workspaces={}, paths=IN_LEDGER) for _ in range(2))
+    key = done(first.folder, "keys", "create", "acme", "--new").strip()
+    wait_until_served(key, first, second)
+    copy = second.folder / "var" / COPIES_FOLDER / "acme.toml"
+    assert copy.stat().st_mode & 0o077 == 0
+    assert fleet.rows("SELECT action, workspace, subject, outcome FROM audit") == [
+        ("keys create", "acme", "key-1", "made")
+    ]
+    done(second.folder, "keys", "revoke", "acme", "key-1")
+    wait_until_served(key, first, second, wanted=False)
+    done(first.folder, "keys", "enable", "acme", "key-1")
+    wait_until_served(key, first, second)
+
+
+def test_a_key_revoked_on_one_machine_is_refused_by_the_other_whose_file_has_it(fleet: Fleet) -> None:
+    key = new_key()
+    shared = {"acme": workspace(("ci", key, True))}
+    first, second = (
+        fleet.open(workspaces=shared, arguments=("--port", "0", "--workers", n)) for n in ("1", "2")
+    )
+    assert is_served(first, key)
+    assert is_served(second, key)
+    done(first.folder, "keys", "revoke", "acme", "ci")
+    wait_until_served(key, first, second, wanted=False)
+    assert "active = true" in (second.folder / "policies/workspaces/acme.toml").read_text()
+    done(first.folder, "keys", "enable", "acme", "ci")
+    wait_until_served(key, first, second)
+
+
+def test_a_key_that_two_machines_give_to_different_workspaces_is_refused_to_the_second(fleet: Fleet) -> None:
+    key = new_key()
+    first = fleet.open(workspaces={"acme": workspace(("ci", key, True))})
+    first.wait_until(lambda: fleet.rows("SELECT workspace FROM key_claims") == [("acme",)])
+    second = fleet.open(workspaces={"other": workspace(("ci", key, True))})
+    wait_until_served(key, second, wanted=False)
+    assert is_served(first, key)
+    assert (
+        'workspace "acme" has the same hash on another machine'
+        in second.readiness().json()["checks"]["settings"]
+    )
+
+
+def test_files_are_pushed_pulled_and_compared(fleet: Fleet, tmp_path: Path) -> None:
+    gateway = fleet.open(workspaces={}, paths=IN_LEDGER)
+    mine, theirs, key = tmp_path / "mine", tmp_path / "theirs", new_key()
+    mine.mkdir()
+    (mine / "acme.toml").write_text(toml_text(workspace(("ci", key, True))))
+    assert done(gateway.folder, "workspaces", "push", str(mine)) == "acme.toml: added\n"
+    wait_until_served(key, gateway)
+    assert done(gateway.folder, "workspaces", "pull", str(theirs)) == "acme.toml: added\n"
+    assert (theirs / "acme.toml").read_text() == (mine / "acme.toml").read_text()
+    done(gateway.folder, "workspaces", "set", "acme", "--name", "Renamed")
+    shown = tollgate(gateway.folder, "workspaces", "diff", str(mine))
+    assert (shown.returncode, "Renamed" in shown.stdout) == (1, True)
+    (mine / "acme.toml").write_text(toml_text(workspace(("ci", key, True), plan="standard")))
+    assert "changed in the ledger since the last pull: acme" in refused(
+        gateway.folder, "workspaces", "push", str(mine)
+    )
+    assert "changed in" in refused(gateway.folder, "workspaces", "pull", str(mine))
+    assert done(gateway.folder, "workspaces", "push", str(mine), "--force") == "acme.toml: changed\n"
+    (mine / "acme.toml").write_text('name = "Acme"\nnonsense = 1\n')
+    assert "nonsense" in refused(gateway.folder, "workspaces", "push", str(mine))
+    (mine / "acme.toml").unlink()
+    assert done(gateway.folder, "workspaces", "push", str(mine)) == "acme.toml: removed\n"
+    wait_until_served(key, gateway, wanted=False)
