@@ -11,6 +11,7 @@ import click
 from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors
 from addon.commands.ledger_archive import archive
+from addon.commands.ledger_copy import copy
 from addon.commands.ledger_forget import forget
 from addon.commands.ledger_reconcile import reconcile
 from addon.commands.ledger_verify import describe_counts, verify
@@ -32,7 +33,7 @@ def ledger() -> None:
     """Check, back up and restore the ledger."""
 
 
-for command in (verify, reconcile, archive, forget):
+for command in (verify, reconcile, archive, copy, forget):
     ledger.add_command(command)
 
 

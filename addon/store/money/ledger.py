@@ -91,6 +91,9 @@ class LedgerPlace(Protocol):
     def exists(self) -> bool:
         """Return whether a gateway has made the ledger. Raises ``StoreUnavailable``."""
 
+    def count_processes(self) -> int:
+        """Return how many processes of gateways use the ledger."""
+
     def read(self) -> AbstractContextManager[Ledger]:
         """Give a view of the ledger at one moment, which can't write. A file that is missing counts as empty."""
 

@@ -11,16 +11,18 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from threading import Event, Thread
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import psycopg
 from psycopg.types.numeric import NumericLoader
 from pydantic import SecretStr
 
 from addon.settings.ledger_url import hide_credentials
+from addon.settings.value_types import LEDGER_SCHEMES
 from addon.store.money.ledger import Cursor, Ledger, SlowError, Values
 from addon.store.money.postgres.lead import LeaseLead
-from addon.store.protocol import StoreUnavailable
+from addon.store.money.postgres.schema import TABLES_LOCK
+from addon.store.protocol import LEASE_S, StoreUnavailable
 
 CONNECT_TIMEOUT_S: Final = 3
 IDLE: Final = psycopg.pq.TransactionStatus.IDLE
@@ -34,6 +36,9 @@ _CANCEL_S: Final = 1.0
 """How long a statement may take to end when it is cancelled. Then its connection is cut."""
 
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate:ledger', 0))"
+_COUNT_LEASES: Final = (
+    "SELECT count(*) FROM leases WHERE renewed_at > clock_timestamp() - ? * interval '1 second'"
+)
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -91,6 +96,30 @@ class PostgresPlace:
         with self._connected() as connection:
             [[exists]] = connection.execute("SELECT to_regclass('ledger') IS NOT NULL").fetchall()
         return bool(exists)
+
+    @classmethod
+    def of_text(cls, url: str) -> Self:
+        """Return the place of a URL that was typed. Raises ValueError, whose message shows no part of it."""
+        if not url.startswith(LEDGER_SCHEMES):
+            raise ValueError("must begin with postgresql://")
+        return cls(SecretStr(url))
+
+    def count_processes(self) -> int:
+        """See ``LedgerPlace.count_processes``: those that have renewed their lease in the last minute."""
+        with self.read() as ledger:
+            found: tuple[int] = ledger.execute(_COUNT_LEASES, (LEASE_S,)).fetchone()
+        return found[0]
+
+    @contextmanager
+    def fill(self) -> Iterator[psycopg.Connection[Any]]:
+        """Give a connection in a transaction without a bound of time, which only its user commits.
+
+        Meanwhile no gateway makes tables here. Raises ``StoreUnavailable``.
+        """
+        with self._connected() as connection:
+            connection.execute("BEGIN")
+            connection.execute(f"SELECT pg_advisory_xact_lock({TABLES_LOCK})")
+            yield connection
 
     @contextmanager
     def read(self, timeout_s: float = READ_TIMEOUT_S) -> Iterator[PostgresLedger]:

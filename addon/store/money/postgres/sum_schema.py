@@ -24,7 +24,7 @@ from addon.store.money.sums.rollup_schema import (
 )
 from addon.store.money.sums.rollups import DAY_DIGITS
 
-_DIGITS: Final = 12
+BUCKET_DIGITS: Final = 12
 _TEXT: Final = 'text COLLATE "C" NOT NULL'
 PARTS: Final = "rollup_parts"
 """The sums by hour that are not merged yet."""
@@ -100,7 +100,8 @@ def _view(table: RollupTable, parts: str) -> str:
 
 def _functions() -> Iterator[str]:
     bounds = ",".join(map(str, BUCKET_BOUNDS_MS))
-    units = ",".join(f"1e{_DIGITS * bucket}" for bucket in range(BUCKETS))
+    width = BUCKET_DIGITS
+    units = ",".join(f"1e{BUCKET_DIGITS * bucket}" for bucket in range(BUCKETS))
     yield f"""
         CREATE FUNCTION bucket_unit(bigint) RETURNS numeric LANGUAGE sql IMMUTABLE PARALLEL SAFE
         AS $$ SELECT ('{{{units}}}'::numeric[])[width_bucket($1 - 1, '{{{bounds}}}'::bigint[]) + 1] $$
@@ -110,9 +111,9 @@ def _functions() -> Iterator[str]:
         CREATE FUNCTION buckets_text(numeric) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
             SELECT '{{' || coalesce(string_agg('"' || bucket || '":' || count, ','), '') || '}}'
             FROM (
-                SELECT bucket, substr(digits, length(digits) - {_DIGITS} * (bucket + 1) + 1, {_DIGITS})::bigint AS count
-                FROM (SELECT repeat('0', {_DIGITS}) || $1::text AS digits) AS shown,
-                    generate_series(0, (length(digits) - {_DIGITS}) / {_DIGITS}) AS bucket
+                SELECT bucket, substr(digits, length(digits) - {width} * (bucket + 1) + 1, {width})::bigint AS count
+                FROM (SELECT repeat('0', {width}) || $1::text AS digits) AS shown,
+                    generate_series(0, (length(digits) - {width}) / {width}) AS bucket
             ) AS counted
             WHERE count <> 0
         $$

@@ -1,10 +1,12 @@
 """The tables in PostgreSQL: made by the first process that comes, and checked and completed by each later one."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date
 from typing import Final, NamedTuple
 
-from addon.store.money.engine import Last, Statement, Step
+from addon.store.money.engine import Last, Rows, Statement, Step
+from addon.store.money.ledger import Ledger
 from addon.store.money.postgres.schema import MIGRATIONS, TABLES_LOCK, Migration, partitions
 from addon.store.money.postgres.transactions import Transactions
 from addon.store.protocol import StoreUnavailable
@@ -32,6 +34,20 @@ async def prepare(
     """
     wanted = _Wanted(today, migrations)
     return await transactions.do(_prepare, wanted, "tables", timeout_s=_CREATION_TIMEOUT_S)
+
+
+def create(ledger: Ledger, today: date) -> None:
+    """Do the same in the transaction of a ledger that has no tables yet. Raises ``psycopg.Error``."""
+    step = _prepare([_Wanted(today, MIGRATIONS)])
+    asked = next(step)
+    with suppress(StopIteration):
+        while True:
+            asked = step.send([_run(ledger, one) for one in asked])
+
+
+def _run(ledger: Ledger, one: Statement) -> Rows:
+    found = ledger.execute(one.sql, one.values)
+    return found.fetchall() if found.description else ()
 
 
 def _prepare(asked: Sequence[_Wanted]) -> Step[Sequence[str]]:

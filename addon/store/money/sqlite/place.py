@@ -13,6 +13,7 @@ from addon.store.money.ledger import SlowError
 from addon.store.money.reports.report import open_report
 from addon.store.money.sqlite.connection import NEVER_WRITABLE, make_unavailable, raising_unavailable
 from addon.store.money.sqlite.lead import FileLead
+from addon.store.money.sqlite.process_lock import find_running
 
 WRITE_TIMEOUT_S: Final = 5.0
 
@@ -43,6 +44,11 @@ class SqlitePlace:
     def exists(self) -> bool:
         """See ``LedgerPlace.exists``."""
         return self.path.exists()
+
+    def count_processes(self) -> int:
+        """See ``LedgerPlace.count_processes``."""
+        with raising_unavailable(self.path):
+            return len(find_running(self.path.with_name(f"{self.path.name}-owners")))
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

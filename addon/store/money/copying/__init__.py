@@ -1,0 +1,1 @@
+"""The copy of a whole ledger from one engine into the other."""

@@ -1,0 +1,100 @@
+"""The copy of a ledger from one engine into the other, checked on both sides before anyone can use it."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+from addon.store.money.copying.source import order_distribution, read_batches, read_sums
+from addon.store.money.copying.tables import COPIED
+from addon.store.money.copying.targets import Target, fill_database, make_file
+from addon.store.money.ledger import Ledger, LedgerPlace
+from addon.store.money.postgres.ledger import PostgresPlace
+from addon.store.money.sqlite.migrations import find_pending
+from addon.store.money.verify.verify import verify
+
+
+class CopyRefused(Exception):  # noqa: N818  (the state of a ledger, no fault of the program)
+    """The copy can't be made, or its sides differ. ``str`` is one line, and nothing is left of the copy."""
+
+
+class Copied(NamedTuple):
+    """The sums of both sides by name, and what ``verify`` found in both."""
+
+    source: Mapping[str, int | str]
+    target: Mapping[str, int | str]
+    discrepancies: Sequence[str]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both sides have the same sums."""
+        return self.source == self.target
+
+
+def copy_ledger(source: LedgerPlace, target: PostgresPlace | Path, *, is_rehearsal: bool) -> Copied:
+    """Copy a whole ledger. A rehearsal, and a copy whose sides differ, leave nothing behind.
+
+    Raise ``CopyRefused`` and ``StoreUnavailable``.
+    """
+    if not source.exists():
+        raise CopyRefused(f"{source.name}: there is no ledger")
+    if not is_rehearsal and (processes := source.count_processes()):
+        raise CopyRefused(
+            f"{source.name}: {processes} processes of gateways use it; stop them first, or --rehearse"
+        )
+    with _make(target, is_kept=not is_rehearsal) as made:
+        with source.read() as ledger:
+            ledger_id = _require_whole(source, ledger)
+            _copy_rows(ledger, made)
+            made.finish(ledger_id)
+            copied = Copied(
+                read_sums(ledger), read_sums(made.ledger), [*verify(ledger), *verify(made.ledger)]
+            )
+        if not is_rehearsal:
+            if not copied.agrees:
+                raise CopyRefused(f"the copy differs from {source.name}: {_first_difference(copied)}")
+            _require_unchanged(source, copied)
+    return copied
+
+
+def _make(target: PostgresPlace | Path, *, is_kept: bool) -> AbstractContextManager[Target]:
+    if isinstance(target, Path):
+        return make_file(target, is_kept=is_kept)
+    return fill_database(target, is_kept=is_kept)
+
+
+def _require_whole(source: LedgerPlace, ledger: Ledger) -> str:
+    """Return the id of a ledger that this version has made or migrated."""
+    if isinstance(ledger, sqlite3.Connection):
+        ledger.create_function("buckets_text", 1, order_distribution, deterministic=True)
+        if find_pending(ledger):
+            raise CopyRefused(f"{source.name}: is of an earlier version; start a gateway on it once")
+        if ledger.execute("SELECT redis_state FROM ledger").fetchone()[0] is not None:
+            raise CopyRefused(
+                f"{source.name}: an earlier version kept its counters in Redis; start a gateway on it once"
+            )
+    ledger_id, archived_month = ledger.execute("SELECT id, archived_month FROM ledger").fetchone()
+    if archived_month is not None:
+        raise CopyRefused(f"{source.name}: is the archive of {archived_month}")
+    return str(ledger_id)
+
+
+def _copy_rows(ledger: Ledger, made: Target) -> None:
+    for table in COPIED:
+        columns = made.columns(table)
+        for rows in read_batches(ledger, table, columns):
+            made.write(table, columns, rows)
+
+
+def _require_unchanged(source: LedgerPlace, copied: Copied) -> None:
+    """Refuse a copy of a ledger that someone has written to meanwhile."""
+    with source.read() as ledger:
+        now = read_sums(ledger)
+    if now != copied.source or source.count_processes():
+        raise CopyRefused(f"{source.name}: it was changed while it was copied; nothing was kept, try again")
+
+
+def _first_difference(copied: Copied) -> str:
+    name = next(one for one in copied.source if copied.source[one] != copied.target.get(one))
+    return f"{name} {copied.source[name]} and {copied.target.get(name)}"
