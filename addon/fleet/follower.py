@@ -7,7 +7,7 @@ the settings are made of files whoever changed them, also after a restart while 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any, Final
@@ -58,6 +58,11 @@ class Follower:
         self._task: asyncio.Task[None] | None = None
         self.fault: str | None = None
         self.differences = Differences(monotonic)
+
+    @property
+    def lasting_differences(self) -> Sequence[tuple[str, str]]:
+        """Machine and file of the differences that are worth a report, at most ``MAX_NAMED``."""
+        return self.differences.find_lasting()[:MAX_NAMED]
 
     @property
     def check(self) -> str:

@@ -207,6 +207,8 @@ class Lifecycle:
         )
         self.metrics.set_dropped_log_lines(count_dropped_lines())
         self.metrics.set_in_use(read_in_use(self.process, whole=whole))
+        if self.follower:
+            self.metrics.set_files_differ(self.follower.lasting_differences)
         counts = count_circuits(self.store.open_circuits())
         kinds: tuple[tuple[Mode, CircuitScope], ...] = (
             ("payg", "all"),

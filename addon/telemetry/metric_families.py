@@ -176,6 +176,13 @@ _FAMILIES: Iterable[Family] = (
         over_workers="max",
     ),
     Family(
+        "tollgate_files_differ",
+        "gauge",
+        "Files that a machine has not as most machines have them.",
+        ("machine", "file"),
+        over_workers="max",
+    ),
+    Family(
         "tollgate_store_seconds",
         "histogram",
         "Time that the store took.",

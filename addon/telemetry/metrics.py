@@ -260,6 +260,10 @@ class Metrics:
             counts[OTHER] = len(files) - MAX_NAMED_FILES
         _set(self._metrics["tollgate_broken_files"], {(file,): count for file, count in counts.items()})
 
+    def set_files_differ(self, found: Sequence[tuple[str, str]]) -> None:
+        """Set in which files which machine differs from the others. A pair that is missing now becomes 0."""
+        _set(self._metrics["tollgate_files_differ"], dict.fromkeys(found, 1))
+
     def set_reload_failed(self, *, failed: bool) -> None:
         """Set whether the files on disk are not in use, because some do not load or can't be put to use."""
         self._cells("tollgate_reload_failed")[0] = failed

@@ -81,6 +81,7 @@ def test_each_family_combines_the_numbers_of_two_workers_as_it_says() -> None:
     combined = {name: family.combine([1.0, 5.0], [2.0, 3.0]) for name, family in FAMILIES.items()}
     highest = {
         *("tollgate_circuits_open", "tollgate_broken_files", "tollgate_build_info"),
+        "tollgate_files_differ",
         *("tollgate_workspace_wallet_usd", "tollgate_workspace_month_usd"),
         *("tollgate_reload_failed", "tollgate_settings_age_seconds", "tollgate_store_unavailable"),
         "tollgate_previous_secret_last_use_time_seconds",

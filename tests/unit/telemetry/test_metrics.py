@@ -182,6 +182,14 @@ def test_broken_files_are_named_up_to_a_bound(metrics: Metrics):
     assert sum(read(metrics.render())["tollgate_broken_files"].values()) == 1
 
 
+def test_a_file_that_differs_no_more_becomes_0(metrics: Metrics):
+    metrics.set_files_differ([("gateway-1", "catalog_data/models.toml"), ("gateway-2", "acme.toml")])
+    metrics.set_files_differ([("gateway-2", "acme.toml")])
+    samples = read(metrics.render())
+    assert value(samples, "tollgate_files_differ", machine="gateway-1", file="catalog_data/models.toml") == 0
+    assert value(samples, "tollgate_files_differ", machine="gateway-2", file="acme.toml") == 1
+
+
 def test_the_page_has_the_version_and_the_start_time(metrics: Metrics):
     samples = read(metrics.render())
     assert value(samples, "tollgate_build_info", version="1.2.3") == 1
@@ -223,6 +231,7 @@ def fill_every_metric(metrics: Metrics) -> None:
     metrics.set_platform_keys({("TESTER", "ready"): 1, ("TESTER", "resting"): 1})
     metrics.set_circuits_open({("TESTER", "payg", "all"): 0})
     metrics.set_broken_files([Path("workspaces/acme.toml")])
+    metrics.set_files_differ([("gateway-1", "acme.toml")])
     left_usd = {("wallet", "acme"): 1.5, ("monthly_spend_cap", "acme"): 2.5}
     metrics.set_workspace_budgets(left_usd, is_all=True)
 
