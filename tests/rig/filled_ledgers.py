@@ -13,8 +13,11 @@ from typing import Any
 import psycopg
 from pydantic import SecretStr
 
+from addon.store.money.audit.audit_chain import append
+from addon.store.money.postgres.ledger import PostgresPlace
 from addon.store.money.postgres.money import PostgresMoney
 from addon.store.money.sqlite.money import SqliteMoney
+from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.protocol import Settlement, WalletEntry
 from policies.prices import Prices
 from rig.ledger import make_priced_row, make_row
@@ -138,3 +141,20 @@ def fill_both(path: Path, url: str, calls: int = 160) -> None:
         written = postgres.execute("SELECT id FROM usage ORDER BY rowid").fetchall()
         assert written == [(call_id,) for _, call_id in numbers]
         postgres.cursor().executemany("UPDATE usage SET rowid = %s WHERE id = %s", numbers)
+    for place in (SqlitePlace(path), PostgresPlace(SecretStr(url))):
+        with place.write() as ledger:
+            for number, name in enumerate(ODD * 9):
+                append(ledger, _audit_line(number, name))
+
+
+def _audit_line(number: int, name: str) -> dict[str, str | None]:
+    action = ("edit limits", "credit", "ledger archive")[number % 3]
+    words = {
+        "source": "console",
+        "user": "",
+        "address": "127.0.0.1",
+        "session": f"{number:08x}",
+        "action": action,
+    }
+    line = {"workspace": name, "subject": None if number % 2 else name, "change": f"{name}\n-a\n+b\n"}
+    return {**words, **line, "at": MOMENTS[0], "outcome": "made", "id": f"line-{number}"}
