@@ -11,6 +11,7 @@ from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import new_key, workspace
+from rig.console_forms import ENVIRONMENT, SECTIONS, confirm, log_in, send
 from rig.gateway import Gateway
 from rig.toml_text import toml_text
 
@@ -27,8 +28,9 @@ class Fleet:
     started: list[Gateway] = field(default_factory=list)
 
     def open(self, **options: object) -> Gateway:
-        paths = options.pop("paths", {})
+        paths, admin = options.pop("paths", {}), options.pop("admin", {})
         sections = {
+            "admin": admin,
             "state": {"backend": "redis", "redis_url": self.redis, "fleet": "tests"},
             "ledger": {"url": self.postgres},
             "paths": paths,
@@ -75,6 +77,7 @@ def refused(folder: Path, *arguments: str) -> str:
     return ended.stderr
 
 
+ADMIN = {**SECTIONS["admin"], "edits": True}
 IN_LEDGER = {"workspaces": "ledger"}
 
 
@@ -106,6 +109,18 @@ def test_a_key_revoked_on_one_machine_is_refused_by_the_other_whose_file_has_it(
     assert "active = true" in (second.folder / "policies/workspaces/acme.toml").read_text()
     done(first.folder, "keys", "enable", "acme", "ci")
     wait_until_served(key, first, second)
+
+
+def test_a_key_revoked_in_the_console_of_one_machine_is_refused_by_the_other(fleet: Fleet) -> None:
+    key = new_key()
+    shared = {"acme": workspace(("ci", key, True))}
+    first, second = (fleet.open(workspaces=shared, admin=ADMIN, environment=ENVIRONMENT) for _ in range(2))
+    wait_until_served(key, first, second)
+    path = "/changes/keys/revoke/acme/ci"
+    with log_in(first) as console:
+        assert confirm(console, path, send(console, path)).status_code == 303
+    wait_until_served(key, first, second, wanted=False)
+    assert "active = true" in (second.folder / "policies/workspaces/acme.toml").read_text()
 
 
 def test_a_key_that_two_machines_give_to_different_workspaces_is_refused_to_the_second(fleet: Fleet) -> None:

@@ -1,13 +1,13 @@
 """``FileChange``: a change of a workspace's file, and the warnings that it would bring."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
 from addon.console.changes.form import AppliedChange, EditedFiles
 from addon.edits.diff import DiffLine, make_diff
-from addon.edits.recording import file_evidence
+from addon.edits.recording import ChangeRecord, file_evidence, record_of
 from addon.edits.references import find_refused_references, list_references
 from addon.edits.workspace_files import EditError, Plan
 from addon.settings.builder import CheckedFile
@@ -69,6 +69,10 @@ class FileChange:
     def evidence(self) -> Evidence:
         return file_evidence(self.plan.file, self.plan.before, self.plan.after)
 
+    def keys(self) -> ChangeRecord:
+        """See ``Change.keys``."""
+        return record_of(self.plan, self.subject)
+
     def apply(self, files: EditedFiles) -> AppliedChange:
         raise_first(self.find_errors(files))
         self.plan.apply(files.loaded)
@@ -94,6 +98,10 @@ class RevocationChange(FileChange):
     """A change that is also made to a file that does not load. ``turn_off`` makes it and returns a warning."""
 
     turn_off: Callable[[SettingsFiles], str | None] = field(kw_only=True)
+    hashes: frozenset[str] = field(kw_only=True)
+
+    def keys(self) -> ChangeRecord:
+        return replace(super().keys(), ended=self.hashes)
 
     def check(self, files: EditedFiles) -> Sequence[str]:
         raise_first(self.find_errors(files))

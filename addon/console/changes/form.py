@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from addon.console.changes.field import Field, find_changes
 from addon.edits.diff import NO_KEY_YET, DiffLine
+from addon.edits.recording import ChangeRecord
 from addon.edits.toml_lines import Changes
 from addon.edits.workspace_files import CHANGED, EditError, Plan
 from addon.settings.api_keys import hash_key
@@ -110,6 +111,9 @@ class Change(Protocol):
 
     def evidence(self) -> Evidence:
         """Return how to find out whether it was made."""
+
+    def keys(self) -> ChangeRecord:
+        """Return the keys that it turns off for good and on, for the other machines of a fleet."""
 
     def apply(self, files: EditedFiles) -> AppliedChange:
         """Make it. The caller has the lock. Raises as ``plan``."""

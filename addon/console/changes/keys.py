@@ -86,7 +86,7 @@ def _plan_revoke(asked: RequestedChange) -> RevocationChange:
     if revocation.plan is None:
         words = ("tollgate", "keys", "revoke", workspace, key_id, "--conf", str(asked.files.conf_file))
         raise UneditableFileError(revocation.in_file.reason, shlex.join(words))
-    return RevocationChange(revocation.plan, key_id, turn_off=revocation.apply)
+    return RevocationChange(revocation.plan, key_id, turn_off=revocation.apply, hashes=revocation.hashes)
 
 
 def _require_revocable(asked: RequestedChange) -> Mapping[str, str]:

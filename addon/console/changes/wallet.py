@@ -9,6 +9,7 @@ from addon.console.changes.field import Field, FieldErrors
 from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form, RequestedChange
 from addon.console.changes.workspaces import require_workspace
 from addon.edits.diff import DiffLine
+from addon.edits.recording import ChangeRecord
 from addon.edits.workspace_files import EditError, find_file
 from addon.settings.conf_schema import ProxyConf
 from addon.store.backends import find_ledger
@@ -65,6 +66,10 @@ class WalletChange:
 
     def evidence(self) -> Evidence:
         return entry_evidence(self.entry)
+
+    def keys(self) -> ChangeRecord:
+        """See ``Change.keys``. It is about none."""
+        return ChangeRecord(self.summary, workspace=self.entry.workspace)
 
     def apply(self, files: EditedFiles) -> AppliedChange:
         conf = files.settings.conf
