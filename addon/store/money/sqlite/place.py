@@ -73,11 +73,13 @@ class SqlitePlace:
                 raise
 
     @contextmanager
-    def write(self, timeout_s: float = WRITE_TIMEOUT_S) -> Iterator[sqlite3.Connection]:
+    def write(self, timeout_s: float | None = None) -> Iterator[sqlite3.Connection]:
         """See ``LedgerPlace.write``. The file is not made: a gateway does that."""
         with raising_unavailable(self.path):
             os.stat(self.path)
-            connection = sqlite3.connect(self.path, timeout=timeout_s, isolation_level=None)
+            connection = sqlite3.connect(
+                self.path, timeout=WRITE_TIMEOUT_S if timeout_s is None else timeout_s, isolation_level=None
+            )
             with closing(connection), connection:
                 # What is written survives a loss of power.
                 connection.execute("PRAGMA synchronous = FULL")

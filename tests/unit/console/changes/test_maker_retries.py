@@ -12,7 +12,7 @@ from addon.console.changes import keys, wallet
 from addon.console.changes.form import Form
 from addon.console.changes.maker import ChangeMaker, RefusedError, UnavailableError
 from addon.console.changes.waiting import PendingChange
-from addon.store.money.audit import audit
+from addon.store.money.sqlite import place
 from unit.console.changes.test_forms import text_of
 from unit.console.changes.test_maker import AT_ACME, CI, REQUESTER, lines
 
@@ -28,7 +28,7 @@ def locked_ledger(conf: Path) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(place, "WRITE_TIMEOUT_S", 0.01)
 
 
 async def show(maker: ChangeMaker, form: Form, names: dict[str, str], **typed: str) -> PendingChange:
