@@ -105,7 +105,8 @@ class Transactions:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         deadline_s = self._clock.monotonic_s() + timeout_s
         self._waiting.append(_Asked(make, thing, key, workspace, deadline_s, answer))
-        if self._running is None:
+        # A task that begins at once may have ended before it is kept here, when a server refuses its connection.
+        if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
         return await answer
 
