@@ -14,7 +14,8 @@ from addon.settings.ledger_url import read_ledger_url
 from addon.settings.secrets import Secrets
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
-from addon.settings.value_types import LEDGER_SCHEMES, parse_secret
+from addon.settings.store_urls import LEDGER_SCHEMES
+from addon.settings.value_types import parse_secret
 from addon.store.backends import find_ledger
 from addon.store.money.copying.copying import Copied, CopyRefused, copy_ledger
 from addon.store.money.postgres.ledger import PostgresPlace

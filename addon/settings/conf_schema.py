@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from addon.settings.allowed_references import ReferencePattern
+from addon.settings.store_urls import LedgerUrl, RedisUrl
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
     AbsolutePath,
@@ -19,14 +20,12 @@ from addon.settings.value_types import (
     Distinct,
     Enabled,
     HostName,
-    LedgerUrl,
     OptionalPath,
     OptionalSecret,
     Percent,
     PolicyName,
     Port,
     ProxySetting,
-    RedisUrl,
     Seconds,
     SecondsOrNone,
     Text,

@@ -8,7 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import SecretStr
 
 from addon.settings.secrets import Secrets
-from addon.settings.value_types import SecretReference, check_ledger_url
+from addon.settings.store_urls import check_ledger_url
+from addon.settings.value_types import SecretReference
 
 _UNSHOWN: Final = "a PostgreSQL whose URL is not shown"
 _HOSTS: Final = re.compile(r"((\[[0-9A-Fa-f:.]+\]|[\w.-]*)(:[0-9]{1,5})?(,|$))*", re.ASCII)

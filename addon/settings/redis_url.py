@@ -9,7 +9,8 @@ from pydantic import SecretStr
 
 from addon.settings.redis_topology import parse_redis_topology
 from addon.settings.secrets import Secrets
-from addon.settings.value_types import SecretReference, check_redis_url
+from addon.settings.store_urls import check_redis_url
+from addon.settings.value_types import SecretReference
 
 _UNSHOWN: Final = "a URL that is not shown"
 

@@ -16,13 +16,11 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SecretStr,
     ValidationInfo,
 )
 
 from addon.settings.egress_proxy import parse_proxy
 from addon.settings.policy_modules import check_name
-from addon.settings.redis_topology import NO_REDIS, SCHEMES, parse_redis_topology
 from addon.settings.sealed_secrets import check_token
 from addon.text.http_heads import CREDENTIAL_FIELDS
 from addon.text.urls import split_url
@@ -43,8 +41,6 @@ _OWN_HEADERS = frozenset(
         *("proxy-connection", "http2-settings"),
     }
 )
-_REDIS_SCHEMES = tuple(f"{one}://" for one in SCHEMES)
-LEDGER_SCHEMES = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,51 +165,8 @@ def _check_header_name(name: str) -> str:
     return name
 
 
-def check_redis_url(url: str) -> None:
-    """Raise ValueError, which shows no part of ``url``, when it is not the URL of a Redis."""
-    parse_redis_topology(SecretStr(url))
-
-
-def _parse_redis_url(value: object, info: ValidationInfo) -> SecretReference | SecretStr:
-    """Return the URL of Redis, or a reference to a secret URL, with an absolute path if that is a file."""
-    if not isinstance(value, str):
-        raise ValueError('must be a string such as "redis://HOST:PORT/0"')
-    if value.startswith(_REDIS_SCHEMES):
-        check_redis_url(value)
-        return SecretStr(value)
-    try:
-        reference = parse_secret(value)
-    except ValueError:
-        raise ValueError(f"{NO_REDIS}, or be env:NAME, file:PATH or sealed:TOKEN") from None
-    if reference.kind == "file":
-        return SecretReference("file", str(_make_absolute(reference.name, info)))
-    return reference
-
-
-def check_ledger_url(url: str) -> None:
-    """Raise ValueError, which shows no part of ``url``, when it is not the URL of a PostgreSQL."""
-    if not url.startswith(LEDGER_SCHEMES):
-        raise ValueError("must begin with postgresql://")
-
-
-def _parse_ledger_url(value: object, info: ValidationInfo) -> SecretReference | SecretStr | str:
-    """Return the URL of PostgreSQL, or a reference to a secret URL, with an absolute path if that is a file."""
-    if value == "":
-        return ""
-    if not isinstance(value, str):
-        raise ValueError('must be a string such as "postgresql://HOST/DATABASE"')
-    if value.startswith(LEDGER_SCHEMES):
-        return SecretStr(value)
-    try:
-        reference = parse_secret(value)
-    except ValueError:
-        raise ValueError("must begin with postgresql://, or be env:NAME, file:PATH or sealed:TOKEN") from None
-    if reference.kind == "file":
-        return SecretReference("file", str(_make_absolute(reference.name, info)))
-    return reference
-
-
-def _make_absolute(value: object, info: ValidationInfo) -> Path:
+def make_absolute(value: object, info: ValidationInfo) -> Path:
+    """Return a path, which starts at the folder of the file that names it. Raises ValueError."""
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
     folder: Path = (info.context or {})["folder"]
@@ -221,11 +174,11 @@ def _make_absolute(value: object, info: ValidationInfo) -> Path:
 
 
 def _make_optional(value: object, info: ValidationInfo) -> Path | None:
-    return None if value in ("", None) else _make_absolute(value, info)
+    return None if value in ("", None) else make_absolute(value, info)
 
 
 def _find_catalog(value: object, info: ValidationInfo) -> Path:
-    return SHIPPED_CATALOG if value == "" else _make_absolute(value, info)
+    return SHIPPED_CATALOG if value == "" else make_absolute(value, info)
 
 
 def _to_tuple(value: object) -> object:
@@ -305,13 +258,7 @@ type HeaderName = Annotated[str, AfterValidator(_check_header_name)]
 type HeaderValue = Annotated[
     str, _require_match(r"[!-~]([ -~]*[!-~])?", "a line of printable ASCII, not empty")
 ]
-type RedisUrl = Annotated[SecretReference | SecretStr, BeforeValidator(_parse_redis_url)]
-type LedgerUrl = Annotated[
-    Literal[""] | SecretReference | SecretStr,
-    Field(union_mode="left_to_right"),
-    BeforeValidator(_parse_ledger_url),
-]
-type AbsolutePath = Annotated[Path, BeforeValidator(_make_absolute)]
+type AbsolutePath = Annotated[Path, BeforeValidator(make_absolute)]
 type CatalogPath = Annotated[Path, BeforeValidator(_find_catalog)]
 type OptionalPath = Annotated[Path | None, BeforeValidator(_make_optional)]
 type Enabled = Annotated[bool | Literal["auto"], BeforeValidator(_check_enabled)]

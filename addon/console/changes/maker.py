@@ -5,32 +5,29 @@ import logging
 import re
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from addon.console.access.edits_allowed import find_edit_obstacle, find_unwritable
 from addon.console.changes.field import FieldErrors, parse_fields, refuse_secrets
 from addon.console.changes.file_change import UneditableFileError
+from addon.console.changes.fleet_record import MakeRecord, find_record
 from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form, RequestedChange
 from addon.console.changes.waiting import SECRET_S, ExpiringValues, PendingChange, Preview, Result
 from addon.edits.known_secrets import mask_known_secrets
 from addon.edits.own_keys import seal_secret
-from addon.edits.recording import ChangeRecord, Record, Recording
 from addon.edits.workspace_files import EditError, lock_workspaces
-from addon.fleet.recording import RevokingRecord
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.api_keys import make_key
-from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store.backends import find_ledger
 from addon.store.money.audit.audit import AuditLine, AuditLog
 from addon.store.money.audit.audit_evidence import Outcome, judge
 from addon.store.money.audit.audit_spool import AuditSpool
-from addon.store.money.ledger import LedgerPlace
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
 from policies.model import Workspace
@@ -210,7 +207,7 @@ class ChangeMaker:
             change = form.plan(asked)
             if change.digest != waiting.digest:
                 raise EditError(CHANGED_SINCE)
-            done = _apply(change, asked, requester, audit, _find_record(place, files.settings.conf))
+            done = _apply(change, asked, requester, audit, find_record(place, files.settings.conf))
         return self.results.put(_make_result(change, asked, done), requester.session)
 
     def _end_abandoned_intents(self) -> None:
@@ -224,27 +221,12 @@ class ChangeMaker:
             )
 
 
-def _find_record(place: LedgerPlace, conf: ProxyConf) -> Callable[[AuditLine], Record]:
-    """Return what tells other machines which keys a change ends, where there may be any."""
-
-    def make(line: AuditLine) -> Record:
-        return RevokingRecord(place, lambda _: line, _unrecorded) if conf.ledger.url else _unrecorded
-
-    return make
-
-
-@contextmanager
-def _unrecorded(_: ChangeRecord) -> Iterator[Recording]:
-    """Let a change be made whose line is in the audit log by its intent."""
-    yield Recording()
-
-
 def _apply(
     change: Change,
     asked: RequestedChange,
     requester: Requester,
     audit: AuditLog,
-    make_record: Callable[[AuditLine], Record],
+    make_record: MakeRecord,
 ) -> AppliedChange:
     """Make a change. Its intent is recorded before, and its line after it."""
     action, text = asked.form.action, "\n".join([change.summary, *map(str, change.lines)])

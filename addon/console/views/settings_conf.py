@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from addon.settings import ledger_url, redis_url
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import NEEDS_RESTART, Settings
-from addon.settings.value_types import LEDGER_SCHEMES, SecretReference
+from addon.settings.store_urls import LEDGER_SCHEMES
+from addon.settings.value_types import SecretReference
 from addon.text.table import Table
 
 COLUMNS = ("section", "key", "value", "in_file", "is_default", "needs_restart")

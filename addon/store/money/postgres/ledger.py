@@ -18,7 +18,7 @@ from psycopg.types.numeric import NumericLoader
 from pydantic import SecretStr
 
 from addon.settings.ledger_url import hide_credentials
-from addon.settings.value_types import LEDGER_SCHEMES
+from addon.settings.store_urls import LEDGER_SCHEMES
 from addon.store.money.ledger import Cursor, Ledger, SlowError, Values
 from addon.store.money.postgres.lead import LeaseLead
 from addon.store.money.postgres.schema import TABLES_LOCK
