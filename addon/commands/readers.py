@@ -54,7 +54,8 @@ def open_ledger(place: LedgerPlace) -> Iterator[Any]:
         with place.read() as ledger:
             yield ledger
     except StoreUnavailable as error:
-        raise click.ClickException(str(error)) from None
+        reason = str(error).removeprefix(f"{place.name}: ")
+        raise click.ClickException(f"{place.name}: can't be read: {reason}") from None
 
 
 def require_file(conf: ProxyConf, otherwise: str) -> Path:

@@ -1,5 +1,6 @@
 """The tables of ``tollgate usage``, read from the ledger, the counters and the settings."""
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -85,7 +86,7 @@ class UsageReader:
         """Return the limits. On an error print it and return None, so that the calls are still shown."""
         try:
             return self._read_limits()
-        except (SettingsError, StoreUnavailable) as error:
+        except (SettingsError, StoreUnavailable, sqlite3.Error) as error:
             click.echo(f"limits are not shown: {describe_error(error)}", err=True)
             if isinstance(error, SettingsError):
                 self._labels = {}  # Do not report the same error again.

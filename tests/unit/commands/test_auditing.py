@@ -32,6 +32,9 @@ NO_CHANGE = {
     **dict.fromkeys(("completion", "secrets key", "secrets seal"), "prints"),
     "alerts test": "sends an event",
     "ledger backup": "writes a copy",
+    "ledger copy": "writes a copy",
+    "workspaces diff": "reads",
+    "workspaces pull": "writes files that no gateway reads",
     "ledger verify": "reads",
     "ledger reconcile": "reads",
     "catalog probe": "makes calls, which leave their rows",
@@ -62,6 +65,8 @@ AUDITED = {
 ELSEWHERE = {
     "init": "a move, else there is no ledger yet: tests/unit/commands/test_init_move.py",
     "ledger archive": "needs calls of months that ended: tests/unit/commands/test_ledger_archive.py",
+    "keys enable": "needs a revoked key: tests/end_to_end/test_one_set_of_files.py",
+    "workspaces push": "needs files in the ledger: tests/end_to_end/test_one_set_of_files.py",
     "ledger forget": "needs calls of a user: tests/unit/commands/test_ledger_forget.py",
     "serve": "a first run: tests/unit/commands/test_serve_first_run.py",
 }

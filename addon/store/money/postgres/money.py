@@ -245,7 +245,12 @@ class PostgresMoney(Money):
         return super()._make_moves(requests)
 
     def _make_held(self, held: Sequence[tuple[HoldRequest, Hold]]) -> Step[Sequence[None]]:
-        in_flight = [one for one in held if self._recent.knows(one[0].id)]
+        keys = [(request.id, str(request.interrupted_row["created_at"])) for request, _ in held]
+        ids, times = zip(*keys, strict=True)
+        # A call that was settled in the last transaction may not know it yet.
+        [rows] = yield [Statement(_FIND_ANY_ROWS, (list(ids), list(times)))]
+        recorded = {row[0] for row in rows}
+        in_flight = [one for one in held if self._recent.knows(one[0].id) and one[0].id not in recorded]
         if in_flight:
             yield from holds.restore(in_flight, self._owner, self._clock.now(), POSTGRES)
         return [None] * len(held)
@@ -287,10 +292,12 @@ _UNSAFE: Final = (
 )
 """For each setting, the values that may lose what was acknowledged, and what to say then."""
 _COUNTER: Final = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
-_FIND_ROWS: Final = f"""
+_FIND_ANY_ROWS: Final = """
     SELECT id FROM unnest(?::text[], ?::text[]) AS given (id, created_at) JOIN usage USING (id, created_at)
-    WHERE NOT ({WAS_INTERRUPTED.replace(" IS ", " IS NOT DISTINCT FROM ")})
-"""  # noqa: S608
+"""
+_FIND_ROWS: Final = f"""
+    {_FIND_ANY_ROWS} WHERE NOT ({WAS_INTERRUPTED.replace(" IS ", " IS NOT DISTINCT FROM ")})
+"""
 _FIND_HELD: Final = "SELECT id FROM holds WHERE owner = ?"
 _INTERRUPTED_ROWS: Final = (
     f"SELECT interrupted_row FROM holds WHERE owner = ANY(?) ORDER BY id LIMIT {_AT_ONCE}"  # noqa: S608
