@@ -12,7 +12,7 @@ from addon.settings.store_urls import check_ledger_url
 from addon.settings.value_types import SecretReference
 
 _UNSHOWN: Final = "a PostgreSQL whose URL is not shown"
-_HOSTS: Final = re.compile(r"((\[[0-9A-Fa-f:.]+\]|[\w.-]*)(:[0-9]{1,5})?(,|$))*", re.ASCII)
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]*)(:[0-9]{1,5})?", re.ASCII)
 
 
 def read_ledger_url(setting: SecretReference | SecretStr, secrets: Secrets) -> SecretStr:
@@ -30,7 +30,7 @@ def hide_credentials(url: str) -> str:
     authority, _, path = rest.partition("?")[0].partition("/")
     hosts = authority.rpartition("@")[2]
     query = rest.partition("?")[2]
-    if not mark or "@" in path + query or "#" in rest or not _HOSTS.fullmatch(hosts):
+    if not mark or "@" in path + query or "#" in rest or not all(map(_HOST.fullmatch, hosts.split(","))):
         return _UNSHOWN  # A password with a "/", "?" or "#" that is not escaped.
     return f"{scheme}://{hosts}/{path}"
 

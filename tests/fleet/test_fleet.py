@@ -57,7 +57,7 @@ def test_a_fleet_survives_the_end_of_each_of_its_parts(
             fleet.kill(0)
             redis.flush()
             postgres.kill()
-            load.wait_for(5)
+            load.wait_for_answers(5)
             postgres.start()
             fleet.start_again(0)
             for number in range(2):
@@ -131,7 +131,7 @@ def test_a_gateway_is_cut_off_from_an_engine(scene: Scene, engine: str, how: str
             getattr(link, how)()
             late.update(name for name, gateway in dict(load.in_flight).items() if gateway == number)
             late.update(one.name for one in load.answers[before - LATEST :] if one.gateway == number)
-            load.wait_for(8, lambda one: one.gateway == number and one.is_failure)
+            load.wait_for_answers(8, lambda one: one.gateway == number and one.is_failure)
             others = [other for other in ALL if other != number]
             for other in others:
                 load.wait_for_served(10, other)

@@ -16,7 +16,7 @@ ALL = range(SIZE)
 
 def wait_until_refused_everywhere(load: Load, workspace: str) -> None:
     for number in ALL:
-        load.wait_for(
+        load.wait_for_answers(
             1, lambda one, number=number: (one.workspace, one.gateway, one.status) == (workspace, number, 401)
         )
 

@@ -73,7 +73,7 @@ class Load:
         if kind is None and self._errors:
             raise self._errors[0]
 
-    def wait_for(self, number: int, wanted: Callable[[Answer], bool] = lambda _: True) -> float:
+    def wait_for_answers(self, number: int, wanted: Callable[[Answer], bool] = lambda _: True) -> float:
         """Wait until so many wanted answers have come from now on. Return the time of the last (monotonic)."""
         begun = len(self.answers)
         found: list[Answer] = []
@@ -90,7 +90,7 @@ class Load:
 
     def wait_for_served(self, number: int, gateway: int | None = None) -> float:
         """Wait until a gateway, or all together, have served so many calls from now on."""
-        return self.wait_for(
+        return self.wait_for_answers(
             number, lambda one: one.status == 200 and (gateway is None or one.gateway == gateway)
         )
 

@@ -47,7 +47,7 @@ class Scene:
             if forgets:
                 self.forgot.append((began_s, time.monotonic()))
             if mend_it:
-                load.wait_for(DURING)
+                load.wait_for_answers(DURING)
                 mend_it(load)
             mended_s = time.monotonic()
             for number in gateways:
