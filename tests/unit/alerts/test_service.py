@@ -3,23 +3,28 @@
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from rig.alerts import TAKEN, Receiver
 from rig.metrics import read, value
 from rig.scripts import RESET, Script, whole
+from rig.server_process import free_port
 from rig.settings_files import BETA, edit, write_files
 
 from addon.alerts.sender import MAX_AGE, MAX_BACK_OFF_S, MIN_ATTEMPTS
 from addon.alerts.service import Alerts
 from addon.settings.settings import Settings, load_settings
 from addon.store.measured import MeasuredStore
+from addon.store.money.ledger import LedgerPlace
+from addon.store.money.postgres.ledger import PostgresPlace
 from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.money.sqlite.store import SqliteStore
+from addon.store.protocol import StoreUnavailable
 from addon.telemetry.metrics import Metrics
 
 
@@ -48,11 +53,24 @@ def receiver() -> Iterator[Receiver]:
 class Process:
     """The alerts of one process, driven step by step. ``faults`` are files that do not load."""
 
-    def __init__(self, ledger: Path, settings: Settings, clock: ManualClock) -> None:
+    def __init__(
+        self,
+        ledger: Path,
+        settings: Settings,
+        clock: ManualClock,
+        place: LedgerPlace | None = None,
+        patience_s: float = 0,
+    ) -> None:
         self.metrics, self.settings, self.faults = Metrics("1"), settings, dict[str, str]()
         self.store = MeasuredStore(SqliteStore(ledger), self.metrics)
         self.alerts = Alerts(
-            SqlitePlace(ledger), self.store, self.metrics, lambda: self.settings, lambda: self.faults, clock
+            place or SqlitePlace(ledger),
+            self.store,
+            self.metrics,
+            lambda: self.settings,
+            lambda: self.faults,
+            clock,
+            patience_s,
         )
 
     async def run(self) -> float:
@@ -260,3 +278,29 @@ async def test_an_old_event_that_the_receiver_refuses_is_dropped_alone(
     receiver.behave(whole(b"", 400))
     await process.alerts.sender.send()
     assert statuses(ledger_path) == [("dropped", MIN_ATTEMPTS), ("waiting", MIN_ATTEMPTS - 1)]
+
+
+async def test_while_nobody_can_lead_each_process_tells_of_an_outage_that_lasts_and_of_its_end(
+    receiver: Receiver, ledger_path: Path, settings: Settings, clock: ManualClock
+) -> None:
+    away = PostgresPlace(SecretStr(f"postgresql://127.0.0.1:{free_port()}/tollgate"))
+    processes = [Process(ledger_path, settings, clock, away, patience_s=30) for _ in range(2)]
+
+    async def run_all() -> None:
+        for one in processes:
+            with suppress(StoreUnavailable):
+                await one.store.check()
+            await one.run()
+
+    await run_all()
+    with closing(sqlite3.connect(ledger_path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        for seconds, told in ((10, 0), (29, 0), (1, 2), (60, 2)):
+            clock.advance(seconds)
+            await run_all()
+            assert len(receiver.events("store.unavailable")) == told
+    clock.advance(10)
+    await run_all()
+    assert [event["outage_s"] for event in receiver.events("store.recovered")] == [100, 100]
+    for one in processes:
+        await one.stop()
