@@ -146,7 +146,7 @@ def test_the_list_of_broken_lines_is_bounded(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from unit.store.ledger.test_audit_chain import write_lines
+from unit.store.money.audit.test_audit_chain import write_lines
 write_lines(Path(sys.argv[1]), int(sys.argv[2]))
 """
 
