@@ -92,7 +92,7 @@ class Caps:
 
 @dataclass(slots=True)
 class ExplainedAttempt:
-    """One attempt, up to the step that refuses it. ``limits`` are rows of ``store.ledger.report``.
+    """One attempt, up to the step that refuses it. ``limits`` are rows of ``store.money.reports.report``.
 
     ``body`` is the body that is sent. ``url`` is None for a builtin provider.
     """

@@ -77,7 +77,7 @@ def show_wallet(spent: int, held: int, cap: int, text: str = "") -> Cell:
 
 
 def show_use(row: Row) -> Cell:
-    """Return how much of a limit is used, as a bar and in words. ``row`` is one of ``store.ledger.report``."""
+    """Return how much of a limit is used, as a bar and in words. ``row`` is one of ``store.money.reports.report``."""
     if row["limit"] == "wallet":
         return show_wallet(row["spent_nanousd"], row["held_nanousd"], row["cap_nanousd"])
     if row["limit"] == "request_cap":
