@@ -49,6 +49,8 @@ _BEGIN: Final = (
     # all of them, for each call, until the next vacuum.
     Statement("SET LOCAL enable_bitmapscan = off"),
     Statement("SET LOCAL enable_seqscan = off"),
+    # A plan that must scan a table counts as dear then, and to compile it takes longer than a call may wait.
+    Statement("SET LOCAL jit = off"),
 )
 _COMMIT: Final = Statement("COMMIT")
 _ROLLBACK: Final = Statement("ROLLBACK")
