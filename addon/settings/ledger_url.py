@@ -1,14 +1,13 @@
 """The URL of a PostgreSQL that keeps the ledger: in proxy.conf itself, or kept as a secret."""
 
 import re
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import SecretStr
 
 from addon.settings.secrets import Secrets
-from addon.settings.store_urls import check_ledger_url
+from addon.settings.store_urls import check_ledger_url, read_store_url
 from addon.settings.value_types import SecretReference
 
 _UNSHOWN: Final = "a PostgreSQL whose URL is not shown"
@@ -17,11 +16,7 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]*)(:[0-9]{1,5})?", re.ASCI
 
 def read_ledger_url(setting: SecretReference | SecretStr, secrets: Secrets) -> SecretStr:
     """Return the URL of the ledger. Raises ValueError, whose message shows no part of it."""
-    if isinstance(setting, SecretStr):
-        return setting
-    url = secrets.require(setting, Path())  # The schema has made the path of a file absolute.
-    check_ledger_url(url)
-    return SecretStr(url)
+    return read_store_url(setting, secrets, check_ledger_url)
 
 
 def hide_credentials(url: str) -> str:

@@ -1,7 +1,6 @@
 """The URL of Redis: in proxy.conf itself, or kept as a secret."""
 
 import re
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,7 +8,7 @@ from pydantic import SecretStr
 
 from addon.settings.redis_topology import parse_redis_topology
 from addon.settings.secrets import Secrets
-from addon.settings.store_urls import check_redis_url
+from addon.settings.store_urls import check_redis_url, read_store_url
 from addon.settings.value_types import SecretReference
 
 _UNSHOWN: Final = "a URL that is not shown"
@@ -17,11 +16,7 @@ _UNSHOWN: Final = "a URL that is not shown"
 
 def read_redis_url(setting: SecretReference | SecretStr, secrets: Secrets) -> SecretStr:
     """Return the URL of Redis. Raises ValueError, whose message shows no part of it."""
-    if isinstance(setting, SecretStr):
-        return setting
-    url = secrets.require(setting, Path())  # The schema has made the path of a file absolute.
-    check_redis_url(url)
-    return SecretStr(url)
+    return read_store_url(setting, secrets, check_redis_url)
 
 
 def hide_credentials(url: str) -> str:

@@ -4,11 +4,13 @@ No message shows a part of a URL.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo
 
 from addon.settings.redis_topology import NO_REDIS, SCHEMES, parse_redis_topology
+from addon.settings.secrets import Secrets
 from addon.settings.value_types import SecretReference, make_absolute, parse_secret
 
 REDIS_SCHEMES: Final = tuple(f"{one}://" for one in SCHEMES)
@@ -53,6 +55,17 @@ def _parse(
     if reference.kind == "file":
         return SecretReference("file", str(make_absolute(reference.name, info)))
     return reference
+
+
+def read_store_url(
+    setting: SecretReference | SecretStr, secrets: Secrets, check: Callable[[str], None]
+) -> SecretStr:
+    """Return the URL that a setting names. Raises ValueError, whose message shows no part of it."""
+    if isinstance(setting, SecretStr):
+        return setting
+    url = secrets.require(setting, Path())  # The schema has made the path of a file absolute.
+    check(url)
+    return SecretStr(url)
 
 
 type RedisUrl = Annotated[SecretReference | SecretStr, BeforeValidator(_parse_redis_url)]
