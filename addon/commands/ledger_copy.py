@@ -78,6 +78,8 @@ def _print(copied: Copied, source: str, target: str) -> None:
     click.echo(format_table(Table(("sum", "source", "target"), rows), "wide") + "\n")
     for line in copied.discrepancies:
         click.echo(escape_unprintable(line))
+    for line in copied.left_out:
+        click.echo(f"not copied: {escape_unprintable(line)}")
     differs = "both sides have the same sums" if copied.agrees else "the sides differ"
     found = f"{len(copied.discrepancies) or 'no'} discrepancies"
     click.echo(f"{differs}; verify found {found} in both")

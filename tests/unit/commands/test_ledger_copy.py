@@ -11,6 +11,7 @@ from click.testing import Result
 from rig.archives import make_ledger
 from rig.ledger import second_connection
 from rig.ledger_commands import INVOICE, conf_in, live, path_of, run, use
+from rig.postgres_server import PostgresServer
 
 from addon.store.money.copying.source import order_distribution, read_batches
 from addon.store.money.copying.tables import COPIED
@@ -108,6 +109,32 @@ def test_a_gateway_goes_on_with_the_copy(conf: Path, postgres_url: str, redis_ur
         calls = connection.execute("SELECT count(*) FROM usage WHERE id IN ('call-1', 'call-2')").fetchone()
     assert calls is not None
     assert calls[0] == 2
+
+
+def test_what_a_fleet_shares_goes_into_another_database_and_is_named_for_a_file(
+    conf: Path, postgres_server: PostgresServer, postgres_url: str, tmp_path: Path
+) -> None:
+    assert copy(conf, "--to", postgres_url).exit_code == 0
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("INSERT INTO revoked_keys VALUES (repeat('a', 64), 'acme', 'ci', 'now', 'me')")
+        connection.execute("INSERT INTO workspace_files VALUES ('acme', 'x', 'y', 1, 'now', 'me', 0)")
+        connection.execute("INSERT INTO key_claims VALUES (repeat('a', 64), 'acme', 'one')")
+    conf.write_text(f'{conf.read_text()}\n[state]\nbackend = "redis"\n\n[ledger]\nurl = "{postgres_url}"\n')
+    into_file = copy(conf, "--to", str(tmp_path / "back.db"), "--rehearse")
+    assert into_file.exit_code == 0
+    assert [line for line in into_file.stdout.splitlines() if line.startswith("not copied")] == [
+        "not copied: the file of acme must say active = false of the key ci: it is revoked here",
+        "not copied: the file of acme is only here: tollgate workspaces pull DIR",
+    ]
+    name = postgres_server.create_database()
+    other = postgres_server.url_of(name)
+    done = copy(conf, "--to", other)
+    assert (done.exit_code, "not copied" in done.stdout) == (0, False)
+    for table in ("revoked_keys", "workspace_files", "key_claims"):
+        sql = f"SELECT * FROM {table}"
+        with psycopg.connect(postgres_url) as here, psycopg.connect(other) as there:
+            assert here.execute(sql).fetchall() == there.execute(sql).fetchall() != []
+    postgres_server.drop_database(name)
 
 
 def test_a_rehearsal_keeps_nothing(conf: Path, postgres_url: str, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from addon.store.money.copying.source import order_distribution, read_batches, read_sums
-from addon.store.money.copying.tables import COPIED
+from addon.store.money.copying.tables import COPIED, OF_FLEETS
 from addon.store.money.copying.targets import Target, fill_database, make_file
 from addon.store.money.ledger import Ledger, LedgerPlace
 from addon.store.money.postgres.ledger import PostgresPlace
+from addon.store.money.reports.report import has_table
 from addon.store.money.sqlite.migrations import find_pending
 from addon.store.money.verify.verify import verify
 
@@ -20,11 +21,12 @@ class CopyRefused(Exception):  # noqa: N818  (the state of a ledger, no fault of
 
 
 class Copied(NamedTuple):
-    """The sums of both sides by name, and what ``verify`` found in both."""
+    """The sums of both sides by name, what ``verify`` found in both, and what the target has no place for."""
 
     source: Mapping[str, int | str]
     target: Mapping[str, int | str]
     discrepancies: Sequence[str]
+    left_out: Sequence[str]
 
     @property
     def agrees(self) -> bool:
@@ -49,7 +51,10 @@ def copy_ledger(source: LedgerPlace, target: PostgresPlace | Path, *, is_rehears
             _copy_rows(ledger, made)
             made.finish(ledger_id)
             copied = Copied(
-                read_sums(ledger), read_sums(made.ledger), [*verify(ledger), *verify(made.ledger)]
+                read_sums(ledger),
+                read_sums(made.ledger),
+                [*verify(ledger), *verify(made.ledger)],
+                _find_left_out(ledger) if isinstance(target, Path) else (),
             )
         if not is_rehearsal:
             if not copied.agrees:
@@ -80,8 +85,24 @@ def _require_whole(source: LedgerPlace, ledger: Ledger) -> str:
     return str(ledger_id)
 
 
+def _find_left_out(ledger: Ledger) -> Sequence[str]:
+    """Return what a file has no place for, and what is to be done about each."""
+    if not has_table(ledger, "revoked_keys"):
+        return ()
+    keys = ledger.execute("SELECT workspace, key_id FROM revoked_keys ORDER BY 1, 2, hash").fetchall()
+    files = ledger.execute("SELECT id FROM workspace_files WHERE deleted = 0 ORDER BY 1").fetchall()
+    return [
+        *(
+            f"the file of {workspace} must say active = false of the key {key_id}: it is revoked here"
+            for workspace, key_id in dict.fromkeys(keys)
+        ),
+        *(f"the file of {workspace} is only here: tollgate workspaces pull DIR" for (workspace,) in files),
+    ]
+
+
 def _copy_rows(ledger: Ledger, made: Target) -> None:
-    for table in COPIED:
+    shared = OF_FLEETS if all(has_table(one, "revoked_keys") for one in (ledger, made.ledger)) else ()
+    for table in (*COPIED, *shared):
         columns = made.columns(table)
         for rows in read_batches(ledger, table, columns):
             made.write(table, columns, rows)

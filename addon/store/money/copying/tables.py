@@ -38,3 +38,10 @@ COPIED: Final = (
 )
 """The tables. Rates are not copied: they may be forgotten. The list of calls by the ids of their clients follows from
 ``usage``."""
+
+OF_FLEETS: Final = (
+    CopiedTable("workspace_files", ("id",)),
+    CopiedTable("revoked_keys", ("hash",)),
+    CopiedTable("key_claims", ("hash", "workspace", "machine")),
+)
+"""The tables that machines share, which only PostgreSQL has."""
