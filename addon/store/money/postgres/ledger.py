@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from addon.settings.ledger_url import hide_credentials
 from addon.settings.store_urls import LEDGER_SCHEMES
 from addon.store.money.ledger import Cursor, Ledger, SlowError, Values
+from addon.store.money.postgres.failures import NEVER_WRITABLE, describe
 from addon.store.money.postgres.lead import LeaseLead
 from addon.store.money.postgres.schema import TABLES_LOCK
 from addon.store.protocol import LEASE_S, StoreUnavailable
@@ -71,7 +72,7 @@ class PostgresPlace:
         self._connection: psycopg.Connection[Any] | None = None
         self._is_used = False
         self.name = hide_credentials(url.get_secret_value())
-        self.never_writable = (psycopg.DataError, psycopg.IntegrityError)
+        self.never_writable = NEVER_WRITABLE
         # Transactions commit in another order than they begin. Below this number all have ended.
         self.newest_row = "SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20) - 1"
 
@@ -230,12 +231,6 @@ def _cut(connection: psycopg.Connection[Any]) -> None:
     """End a connection that another thread uses."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as used:
         used.shutdown(socket.SHUT_RDWR)
-
-
-def describe(error: Exception) -> str:
-    """Return one line for operators. It has no value of any row, and no credential."""
-    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    return primary or str(error).partition("\n")[0] or type(error).__name__
 
 
 @lru_cache(maxsize=1024)

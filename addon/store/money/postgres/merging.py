@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from addon.runtime.clock import Clock
 from addon.store.money.engine import Last, Rows, Statement, Step
-from addon.store.money.postgres.ledger import describe
+from addon.store.money.postgres.failures import describe
 from addon.store.money.postgres.sum_schema import COUNTER_PARTS, PARTS, add_groups, derive, merged
 from addon.store.money.postgres.transactions import Transactions
 from addon.store.money.sums.rollup_schema import HOURS, TABLES, RollupTable

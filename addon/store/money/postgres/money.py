@@ -24,12 +24,13 @@ from addon.store.money.money import Money
 from addon.store.money.pending_writes import log_lost_row
 from addon.store.money.postgres.connection import Connection
 from addon.store.money.postgres.engine import POSTGRES
+from addon.store.money.postgres.failures import NEVER_WRITABLE
 from addon.store.money.postgres.leases import Leases
 from addon.store.money.postgres.merging import Merger
 from addon.store.money.postgres.recent import RecentCalls
 from addon.store.money.postgres.schema import partition
 from addon.store.money.postgres.tables import prepare
-from addon.store.money.postgres.transactions import NEVER_WRITABLE, Transactions
+from addon.store.money.postgres.transactions import Transactions
 from addon.store.money.rows import WAS_INTERRUPTED
 from addon.store.protocol import TIMEOUT_S, HoldRequest, IllegalRowError, Settlement, StoreUnavailable
 from policies.limits import Counter

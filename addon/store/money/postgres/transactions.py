@@ -13,8 +13,6 @@ idle one does not wait. A transaction is one or two round trips: the statements 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -24,6 +22,8 @@ from pydantic import SecretStr
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store.money.engine import Last, Make, Rows, Statement, Step
 from addon.store.money.postgres.connection import Connection, connect
+from addon.store.money.postgres.failures import READ_ONLY, find_outage
+from addon.store.money.postgres.group import ROLLBACK, Asked, Group
 from addon.store.protocol import TIMEOUT_S, StoreUnavailable
 
 log = logging.getLogger("tollgate.store")
@@ -34,38 +34,6 @@ MAX_WAITING: Final = 10_000
 """The most things that wait for a transaction."""
 MAX_TRIES: Final = 5
 """How often a group is begun that could not be committed."""
-
-NEVER_WRITABLE: Final = (psycopg.DataError, psycopg.IntegrityError)
-"""The errors for a row that can never be written."""
-_CONFLICTS: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
-_READ_ONLY: Final = psycopg.errors.ReadOnlySqlTransaction
-
-_BEGIN: Final = (
-    Statement("BEGIN"),
-    Statement("SET LOCAL statement_timeout = 1000"),
-    # A gateway that was stopped in the midst of a transaction holds up no other for longer.
-    Statement("SET LOCAL idle_in_transaction_session_timeout = 2000"),
-    # Only a plain scan of an index forgets the rows that are dead, and holds leave thousands a second. Others look at
-    # all of them, for each call, until the next vacuum.
-    Statement("SET LOCAL enable_bitmapscan = off"),
-    Statement("SET LOCAL enable_seqscan = off"),
-    # A plan that must scan a table counts as dear then, and to compile it takes longer than a call may wait.
-    Statement("SET LOCAL jit = off"),
-)
-_COMMIT: Final = Statement("COMMIT")
-_ROLLBACK: Final = Statement("ROLLBACK")
-
-
-@dataclass(slots=True, eq=False)
-class _Asked:
-    """A thing that waits to be done. Two with the same ``key`` are never in one transaction."""
-
-    make: Make[Any, Any]
-    thing: Any
-    key: Hashable
-    workspace: str | None
-    deadline_s: float
-    answer: asyncio.Future[Any]
 
 
 class Transactions:
@@ -83,7 +51,7 @@ class Transactions:
         self._url = url
         self._clock = clock
         self._greet = greet
-        self._waiting: list[_Asked] = []
+        self._waiting: list[Asked] = []
         self._running: asyncio.Task[None] | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         self._connection: Connection | None = None
@@ -106,7 +74,7 @@ class Transactions:
             raise StoreUnavailable(f"PostgreSQL: {MAX_WAITING} writes wait")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         deadline_s = self._clock.monotonic_s() + timeout_s
-        self._waiting.append(_Asked(make, thing, key, workspace, deadline_s, answer))
+        self._waiting.append(Asked(make, thing, key, workspace, deadline_s, answer))
         # A task that begins at once may have ended before it is kept here, when a server refuses its connection.
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
@@ -134,11 +102,11 @@ class Transactions:
         finally:
             self._running = None
 
-    def _take(self) -> list[_Asked]:
+    def _take(self) -> list[Asked]:
         """Take the next group. What was cancelled, or has waited too long, is left out."""
         now_s = self._clock.monotonic_s()
-        group: dict[Hashable, _Asked] = {}
-        later: list[_Asked] = []
+        group: dict[Hashable, Asked] = {}
+        later: list[Asked] = []
         for one in self._waiting:
             if one.answer.done():
                 continue
@@ -151,12 +119,12 @@ class Transactions:
         self._waiting = later
         return list(group.values())
 
-    async def _do_all(self, group: Sequence[_Asked]) -> None:
+    async def _do_all(self, group: Sequence[Asked]) -> None:
         """Do a group in one transaction, or its halves where a row is refused."""
         try:
             answers = await self._do_in_time(group)
         except Exception as error:  # noqa: BLE001  (it is passed on)
-            if (failed := _failure_of(error)) or len(group) == 1:
+            if (failed := find_outage(error)) or len(group) == 1:
                 for one in group:
                     _fail(one, failed or error)
                 return
@@ -168,10 +136,10 @@ class Transactions:
                 if not one.answer.done():
                     one.answer.set_result(answer)
 
-    async def _do_in_time(self, group: Sequence[_Asked]) -> list[Any]:
+    async def _do_in_time(self, group: Sequence[Asked]) -> list[Any]:
         """Do a group in one transaction that is committed or undone, and begin it again where that is safe."""
         left_s = min(one.deadline_s for one in group) - self._clock.monotonic_s()
-        work = _Work(group)
+        work = Group(group)
         try:
             async with asyncio.timeout(left_s):
                 for tries_left in reversed(range(MAX_TRIES)):
@@ -199,12 +167,12 @@ class Transactions:
                 await self._undo(self._connection)
         except (TimeoutError, psycopg.Error):
             self._disconnect()
-        if isinstance(error, _READ_ONLY):
+        if isinstance(error, READ_ONLY):
             self._disconnect()  # The next connection may find the primary.
 
     async def _undo(self, connection: Connection) -> None:
         if not connection.is_lost:
-            await connection.run([_ROLLBACK])
+            await connection.run([ROLLBACK])
 
     async def _connect(self) -> Connection:
         """Return the connection. A new one is made in a task of its own: it may take longer than a call may wait."""
@@ -238,97 +206,12 @@ class Transactions:
             connection.cut()
 
 
-class _Work:
-    """A group of things that one transaction does."""
-
-    def __init__(self, group: Sequence[_Asked]) -> None:
-        self._group = group
-        self._is_commit_sent = False
-        self._kinds: dict[Make[Any, Any], list[_Asked]] = {}
-        for one in group:
-            self._kinds.setdefault(one.make, []).append(one)
-
-    def may_repeat(self, connection: Connection, error: psycopg.Error) -> bool:
-        """Return whether nothing of it was committed, and it may be committed the next time."""
-        if isinstance(error, _CONFLICTS):
-            return True
-        return connection.is_lost and not self._is_commit_sent
-
-    async def do(self, connection: Connection) -> list[Any]:
-        """Run the steps of the group side by side, a round of all of them at a time. Return an answer for each."""
-        self._is_commit_sent = False
-        running: dict[Any, Any] = {
-            make: make([one.thing for one in asked]) for make, asked in self._kinds.items()
-        }
-        asked_of: dict[Any, Sequence[Statement]] = {}
-        answers: dict[_Asked, Any] = {}
-
-        def advance(make: Any, found: Sequence[Rows] | None) -> None:
-            try:
-                asked_of[make] = running[make].send(found)
-            except StopIteration as ended:
-                asked_of.pop(make, None)
-                answers.update(zip(self._kinds[make], ended.value, strict=True))
-
-        for make in running:
-            advance(make, None)
-        opening = self._open()
-        while asked_of:
-            ends = not self._is_commit_sent and all(isinstance(one, Last) for one in asked_of.values())
-            rounds = [statement for statements in asked_of.values() for statement in statements]
-            connection.probe()
-            self._is_commit_sent |= ends
-            found = await connection.run([*opening, *rounds, *((_COMMIT,) if ends else ())])
-            del found[: len(opening)]
-            opening = ()
-            for make, statements in list(asked_of.items()):
-                mine, found = found[: len(statements)], found[len(statements) :]
-                advance(make, mine)
-        if not self._is_commit_sent and not opening:
-            self._is_commit_sent = True
-            await connection.run([_COMMIT])
-        return [answers[one] for one in self._group]
-
-    def _open(self) -> Sequence[Statement]:
-        """Begin, and lock the workspaces in one order, so that two transactions never wait for each other."""
-        places = sorted({_place_of(one.workspace) for one in self._group if one.workspace is not None})
-        if not places:
-            return _BEGIN
-        locks = ", ".join([f"pg_advisory_xact_lock({place})" for place in places])
-        return (*_BEGIN, Statement(f"SELECT {locks}"))
-
-
-def _place_of(workspace: str) -> int:
-    """Return the number that stands for a workspace among PostgreSQL's locks."""
-    digest = blake2b(workspace.encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, signed=True)
-
-
 def _read(asked: Sequence[Sequence[Statement]]) -> Step[Sequence[Sequence[Rows]]]:
     found = yield Last([statement for one in asked for statement in one])
     ends = list(accumulate((len(one) for one in asked), initial=0))
     return [found[begin:end] for begin, end in pairwise(ends)]
 
 
-def _fail(one: _Asked, error: Exception) -> None:
+def _fail(one: Asked, error: Exception) -> None:
     if not one.answer.done():
         one.answer.set_exception(error)
-
-
-def _failure_of(error: Exception) -> StoreUnavailable | None:
-    """Return the error of a group that can't be done now. None: a row of it, or its step, is to blame."""
-    if isinstance(error, TimeoutError):
-        return StoreUnavailable("PostgreSQL: it does not answer in time")
-    if isinstance(error, _READ_ONLY):
-        return StoreUnavailable("PostgreSQL: the server takes no writes, it may be a standby")
-    if isinstance(error, OSError) or (
-        isinstance(error, psycopg.Error) and not isinstance(error, NEVER_WRITABLE)
-    ):
-        return StoreUnavailable(f"PostgreSQL: {_reason(error)}")
-    return None
-
-
-def _reason(error: Exception) -> str:
-    """Return one line for operators. It has no value of any row."""
-    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    return primary or str(error).partition("\n")[0] or type(error).__name__
