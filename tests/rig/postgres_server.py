@@ -120,7 +120,8 @@ class PostgresServer(ServerProcess):
     def thaw(self) -> None:
         """Continue all processes."""
         for pid in self._children():
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # One that was asked to stop may have ended just now.
+                os.kill(pid, signal.SIGCONT)
         super().thaw()
 
     def standby(self, *, synchronous: bool = False, **settings: str) -> "PostgresServer":
