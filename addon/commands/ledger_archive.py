@@ -42,7 +42,9 @@ def archive(folder: Path, before: str, conf_file: Path) -> None:
     """
     with report_errors():
         conf = load_conf(conf_file)
-        path = require_file(conf, "this command can not work on it yet")
+        path = require_file(
+            conf, "its months can't be moved into files yet; pg_dump --table='usage_2026_01' saves one"
+        )
         if not folder.is_dir():
             raise click.ClickException(f"{folder}: no such folder")
         with report_archive_errors(path):

@@ -44,7 +44,9 @@ def forget(workspace: str, user: str, files: tuple[Path, ...], is_applied: bool,
     """
     with report_errors():
         conf = load_conf(conf_file)
-        path = require_file(conf, "this command can not work on it yet")
+        path = require_file(
+            conf, "docs/retention.md has the statement that does it there until this command can"
+        )
         if not path.exists():
             raise click.ClickException(f"there is no ledger yet in {path}")
         with report_archive_errors(path), archive_connection(path) as ledger:

@@ -43,7 +43,7 @@ def copy_ledger(source: LedgerPlace, target: PostgresPlace | Path, *, is_rehears
         raise CopyRefused(f"{source.name}: there is no ledger")
     if not is_rehearsal and (processes := source.count_processes()):
         raise CopyRefused(
-            f"{source.name}: {processes} processes of gateways use it; stop them first, or --rehearse"
+            f"{source.name}: gateways use it (processes: {processes}); stop them first, or --rehearse"
         )
     with _make(target, is_kept=not is_rehearsal) as made:
         with source.read() as ledger:
