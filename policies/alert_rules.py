@@ -27,6 +27,8 @@ AlertType = Literal[
     "store.unavailable",
     "store.recovered",
     "reload.failed",
+    "fleet.files_differ",
+    "fleet.files_agree",
     "test",
 ]
 

@@ -1,4 +1,4 @@
-"""``Detector``: finds the events of budgets, keys, circuits, the Safety Net, and files that do not load.
+"""``Detector``: finds the events of budgets, keys, circuits, the Safety Net, and files that do not load or differ.
 
 A look reads the rows that are new since the last one, and the counters of their keys and workspaces. Every
 ``FULL_LOOK_S`` it reads all counters, for credits and corrections. After a reload it reads those of workspaces that
@@ -8,12 +8,12 @@ changed. No call waits for it or does anything for it.
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from addon.alerts import events
-from addon.alerts.events import Event
+from addon.alerts.fleet_files import FleetFiles
+from addon.alerts.found_events import FoundEvents
 from addon.alerts.ledger_thread import LedgerThread
 from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
@@ -46,14 +46,6 @@ _BATCH: Final = 20
 """How many workspaces are read before calls get a turn of the event loop."""
 
 
-@dataclass
-class FoundEvents:
-    """The events that a look found, and the marks to write with them. None removes a mark."""
-
-    events: list[Event] = field(default_factory=list)
-    marks: dict[str, str | None] = field(default_factory=dict)
-
-
 class _Window(NamedTuple):
     """Rescued calls at one moment."""
 
@@ -70,6 +62,7 @@ class Detector:
         self._store = store
         self._metrics = metrics
         self._clock = clock
+        self._fleet_files = FleetFiles(ledger, clock)
         self._marks: dict[str, str] | None = None
         self._last_row = 0
         self._rescues: defaultdict[tuple[str, str], deque[_Window]] = defaultdict(deque)
@@ -88,6 +81,8 @@ class Detector:
         self._find_lost_keys(found, settings, now)
         self._find_circuits(found, settings, now)
         await self._find_in_ledger(found, settings, now)
+        if settings.conf.ledger.url:
+            await self._fleet_files.find(found, self._known, now)
         self._settings = settings
         return found
 
@@ -108,6 +103,7 @@ class Detector:
         """Forget all, because another process may lead now, and write marks."""
         self._marks, self._settings = None, None
         self._rescues.clear()
+        self._fleet_files.forget()
         self.reread_all_counters()
 
     @property

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from addon.store.money.alerts import NewAlert, Rescue
 from addon.text.masking import mask_credentials
 from policies.alert_rules import RESCUE_WINDOW_S, AlertType, Budget, KeyEnd
+from policies.fleet_files import MAX_NAMED, PERSIST_S, Reported
 from policies.money import format_nanousd
 from policies.utc_time import format_utc
 
@@ -169,6 +170,36 @@ def store_recovered(failed_at: datetime, now: datetime) -> Event:
     since = format_utc(failed_at)
     fields: Mapping[str, Any] = {"failed_at": since, "outage_s": _seconds_since(since, now)}
     return Event(event_id("store", "up", now), "store.recovered", now, "The store works again.", fields)
+
+
+def files_differ(machine: str, new: Sequence[str], reported: Reported, now: datetime) -> Event:
+    """Return the event of a machine with ``new`` files that are not as most machines have them."""
+    named, more = ", ".join(new[:MAX_NAMED]), len(new) - MAX_NAMED
+    text = (
+        f"{machine} has had other files than most machines for over {PERSIST_S:g} s:"
+        f" {named}{f' and {more} more' if more > 0 else ''}."
+    )
+    fields = {
+        "machine": machine,
+        "files": list(new[:MAX_NAMED]),
+        "count": len(reported.files),
+        "differed_at": reported.since,
+    }
+    return Event(event_id("files", machine, reported.since, *new), "fleet.files_differ", now, text, fields)
+
+
+def files_agree(machine: str, reported: Reported, *, is_gone: bool, now: datetime) -> Event:
+    """Return the event of a machine that differs no more, or that is not there any more."""
+    text = (
+        f"{machine} is not there any more." if is_gone else f"{machine} has its files as most machines again."
+    )
+    fields = {
+        "machine": machine,
+        "reason": "gone" if is_gone else "alike",
+        "differed_at": reported.since,
+        "differ_s": _seconds_since(reported.since, now),
+    }
+    return Event(event_id("files", machine, reported.since, "end"), "fleet.files_agree", now, text, fields)
 
 
 def tested(now: datetime) -> Event:

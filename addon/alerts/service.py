@@ -19,8 +19,9 @@ from datetime import datetime
 from typing import Final
 
 from addon.alerts import events
-from addon.alerts.detector import Detector, FoundEvents
+from addon.alerts.detector import Detector
 from addon.alerts.events import Event
+from addon.alerts.found_events import FoundEvents
 from addon.alerts.ledger_thread import LedgerThread
 from addon.alerts.sender import FAULTS, Sender
 from addon.runtime.clock import SYSTEM_CLOCK, Clock

@@ -26,14 +26,13 @@ from addon.settings.fleet_keys import FleetKeys, find_file
 from addon.store.money.engine import Rows, Statement
 from addon.store.money.postgres.transactions import Transactions
 from addon.store.protocol import StoreUnavailable
+from policies.fleet_files import MAX_NAMED
 
 log = logging.getLogger("tollgate.fleet")
 
 LOOK_S: Final = 1.0
 DESCRIBE_S: Final = 10.0
 """The time between two descriptions of this machine."""
-MAX_NAMED: Final = 10
-"""The most differences that ``/readyz`` names."""
 OWNERS_S: Final = 60.0
 """How soon the claims of a machine that is gone are noticed."""
 _BATCH: Final = 100

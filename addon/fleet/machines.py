@@ -2,7 +2,6 @@
 
 import json
 import socket
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,9 +13,8 @@ from addon.settings.builder import BuiltFrom
 from addon.settings.file_content import make_absolute
 from addon.settings.settings import Settings
 from addon.settings.workspace_files import ServedText
+from policies.fleet_files import Difference, Since, find_differences, find_lasting, follow
 
-PERSIST_S: Final = 60.0
-"""How long machines may differ before it is reported: a roll-out takes its time."""
 _OWN_SECTIONS: Final = frozenset({"listen", "admin", "paths", "log"})
 """The sections of proxy.conf that may differ from machine to machine."""
 
@@ -78,31 +76,13 @@ class Differences:
 
     def __init__(self, time_s: Callable[[], float]) -> None:
         self._time_s = time_s
-        self._since_s: dict[tuple[str, str], float] = {}
+        self._since: Since = {}
 
     def note(self, files: Mapping[str, str]) -> None:
         """Note the files of each machine that lives, as JSON."""
-        now_s = self._time_s()
         found = find_differences({name: json.loads(text) for name, text in files.items()})
-        self._since_s = {one: self._since_s.get(one, now_s) for one in found}
+        self._since = follow(self._since, found, self._time_s())
 
-    def find_lasting(self) -> Sequence[tuple[str, str]]:
-        """Return machine and file of each difference that has lasted for ``PERSIST_S``."""
-        now_s = self._time_s()
-        return sorted(one for one, since_s in self._since_s.items() if now_s - since_s >= PERSIST_S)
-
-
-def find_differences(files: Mapping[str, Mapping[str, str]]) -> set[tuple[str, str]]:
-    """Return machine and file for each file that a machine has not as most machines have it.
-
-    Where as many have the one as the other, the first machine by name counts as right.
-    """
-    held: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
-    for name in {name for one in files.values() for name in one}:
-        held[name] = {machine: files[machine].get(name) for machine in sorted(files)}
-    found: set[tuple[str, str]] = set()
-    for name, by_machine in held.items():
-        # The first of equals is the one that was counted first.
-        [(usual, _)] = Counter(by_machine.values()).most_common(1)
-        found.update((machine, name) for machine, digest in by_machine.items() if digest != usual)
-    return found
+    def find_lasting(self) -> Sequence[Difference]:
+        """Return the differences that are worth a report."""
+        return find_lasting(self._since, self._time_s())

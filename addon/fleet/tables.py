@@ -27,6 +27,7 @@ DESCRIBE: Final = """
         settings = excluded.settings, workers = excluded.workers, calls = excluded.calls, files = excluded.files
 """
 MACHINES: Final = "SELECT name, files FROM machines WHERE seen_at > clock_timestamp() - interval '1 minute'"
+"""The files of each machine that lives."""
 CLAIM: Final = """
     INSERT INTO key_claims (hash, workspace, machine)
     SELECT hash, workspace, ? FROM json_to_recordset(?::json) AS given (hash text, workspace text)
@@ -88,6 +89,11 @@ def read_files(ledger: Ledger) -> dict[str, SharedFile]:
         "SELECT id, text, version, changed_at, changed_by FROM workspace_files WHERE deleted = 0 ORDER BY id"
     )
     return {row[0]: SharedFile(*row) for row in ledger.execute(sql).fetchall()}
+
+
+def read_machine_files(ledger: Ledger) -> dict[str, Mapping[str, str]]:
+    """Return the digests of the files of each machine that lives."""
+    return {name: json.loads(files) for name, files in ledger.execute(MACHINES).fetchall()}
 
 
 def write_files(ledger: Ledger, writes: Iterable[FileWrite], user: str) -> Version:

@@ -21,6 +21,7 @@ from policies.alert_rules import (
     Budget,
     KeyEnd,
 )
+from policies.fleet_files import MAX_NAMED, Reported
 from policies.limits import LimitKind
 
 PAGE = (ROOT / "docs" / "alerts.md").read_text(encoding="utf-8")
@@ -49,6 +50,12 @@ MADE: dict[AlertType, list[Event]] = {
     "store.unavailable": [events.store_unavailable("it is locked", NOW)],
     "store.recovered": [events.store_recovered(NOW - timedelta(seconds=9), NOW)],
     "reload.failed": [events.reload_failed("proxy.conf", "unknown key", NOW)],
+    "fleet.files_differ": [
+        events.files_differ("gw-2:/srv", ["acme.toml"], Reported("2026-11-22T11:59:00.000+00:00", []), NOW)
+    ],
+    "fleet.files_agree": [
+        events.files_agree("gw-2:/srv", Reported("2026-11-22T11:59:00.000+00:00", []), is_gone=False, now=NOW)
+    ],
     "test": [events.tested(NOW)],
 }
 
@@ -118,4 +125,6 @@ def test_the_numbers_are_those_of_the_program() -> None:
     assert f"at most {MAX_WAITING:,}" in rows["queue"]
     assert f"with at most {sender.MAX_IN_MEMORY} others" in PAGE
     assert MAX_ENDED == 1_000
+    assert MAX_NAMED == 10
+    assert "names at most ten new ones" in PAGE
     assert service.LOOK_S == 1
