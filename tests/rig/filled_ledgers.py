@@ -122,7 +122,7 @@ class StoppedClock:
 def fill_both(path: Path, url: str, calls: int = 160) -> None:
     """Write the same into a new ledger at ``path``, and into the database at ``url``.
 
-    The numbers of rows, which are parts of the URLs of pages, are those of SQLite in both.
+    The numbers of rows, from which a page counts newer calls, are those of SQLite in both.
     """
     clock: Any = StoppedClock()
 

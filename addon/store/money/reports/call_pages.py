@@ -1,7 +1,7 @@
 """Pages of calls: each begins where another ended, and each takes a bounded time. Source: docs/console.md.
 
-Calls are sorted by ``created_at`` and by the order in which they were written. A call is written when it ends, so it
-may come below calls that are already shown. ``count_written`` finds those, too.
+Calls are sorted by ``created_at`` and by their ids, so a position is the same in both engines and in a copy. A call is
+written when it ends, so it may come below calls that are already shown. ``count_written`` finds those, too.
 """
 
 import re
@@ -28,8 +28,7 @@ DEFAULT_BOUNDS: Final = SearchBounds()
 MAX_COUNTED: Final = 10_000
 """How many of the rows that were written later are looked at."""
 
-_POSITION = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z_(\d{1,18})", re.ASCII)
-_LAST_ROWID: Final = 10**18 - 1
+_POSITION = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z_([ -~]{0,200})", re.ASCII)
 
 type _Time = tuple[str, str]
 """A time, from its first text until before its second."""
@@ -37,21 +36,24 @@ type _Time = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CallPosition:
-    """A position in the order of calls: that of one call, or one before or after all calls of a moment."""
+    """A position in the order of calls: that of one call, or one before or after all calls of a moment.
+
+    Before them the id is "", and after them ``AFTER_ALL``.
+    """
 
     created_at: str
-    rowid: int
+    id: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the position that ``str`` wrote. Raises ValueError."""
         found = _POSITION.fullmatch(text)
         if found is None:
-            raise ValueError("must be a position such as 2026-01-31T12:00:00.000Z_123")
-        return cls(f"{found[1]}+00:00", int(found[2]))
+            raise ValueError("must be a position such as 2026-01-31T12:00:00.000Z_req_123")
+        return cls(f"{found[1]}+00:00", found[2])
 
     def __str__(self) -> str:
-        return f"{self.created_at.removesuffix('+00:00')}Z_{self.rowid}"
+        return f"{self.created_at.removesuffix('+00:00')}Z_{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +108,10 @@ def fill_page(
     # The next page begins at the last row of this one, or where the search ended.
     onward = (last if after is None else first) if has_more else search.stopped_at
     calls = Table(search.columns, [row[:-2] for row in rows])
+    # A page without calls leads back to its own position, and no wanted call of that moment is beyond it.
     if after is not None:
-        return CallPage(
-            calls, last or CallPosition(after.created_at, after.rowid + 1), onward, search.is_whole
-        )
-    newer = before and (first or CallPosition(before.created_at, max(before.rowid - 1, 0)))
+        return CallPage(calls, last or CallPosition(after.created_at, AFTER_ALL), onward, search.is_whole)
+    newer = before and (first or CallPosition(before.created_at, ""))
     return CallPage(calls, onward, newer, search.is_whole)
 
 
@@ -175,7 +176,7 @@ class _Search:
                 yield step
                 self._looked_at += count
                 if self._looked_at >= self._bounds.page:
-                    self.stopped_at = CallPosition(last, 0 if self._newest_first else _LAST_ROWID)
+                    self.stopped_at = CallPosition(last, "" if self._newest_first else AFTER_ALL)
                     return
 
     def _split(self, begin: str, end: str) -> tuple[_Time, _Time | None, int, str]:
@@ -201,24 +202,23 @@ class _Search:
 
     def _select(self, begin: str, end: str, limit: int) -> list[Any]:
         where, values = replace(self._wanted, since=begin, until=end).rows()
-        numbers: list[Any] = [*values]
         if self._start is not None:
             sign = "<" if self._newest_first else ">"
-            where += f" AND (created_at <> ? OR rowid {sign} ?)"
-            numbers += [self._start.created_at, self._start.rowid]
+            where += f" AND (created_at <> ? OR id {sign} ?)"
+            values += [self._start.created_at, self._start.id]
         sql = f"""
-            SELECT {", ".join(self.columns)}, created_at, rowid FROM usage WHERE {where}
-            ORDER BY created_at {self._order}, rowid {self._order} LIMIT ?
+            SELECT {", ".join(self.columns)}, created_at, id FROM usage WHERE {where}
+            ORDER BY created_at {self._order}, id {self._order} LIMIT ?
         """  # noqa: S608
-        return self._ledger.execute(sql, (*numbers, limit)).fetchall()
+        return self._ledger.execute(sql, (*values, limit)).fetchall()
 
 
 def _narrow(wanted: Filter, start: CallPosition, *, newest_first: bool) -> Filter:
     """Return the filter for calls up to, or from, the moment of ``start``."""
     if newest_first:
-        end = start.created_at + (AFTER_ALL if start.rowid else "")
+        end = start.created_at + (AFTER_ALL if start.id else "")
         return replace(wanted, until=min(end, wanted.until or AFTER_ALL))
-    begin = start.created_at + (AFTER_ALL if start.rowid == _LAST_ROWID else "")
+    begin = start.created_at + (AFTER_ALL if start.id == AFTER_ALL else "")
     return replace(wanted, since=max(begin, wanted.since or ""))
 
 

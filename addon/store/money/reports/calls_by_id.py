@@ -15,7 +15,7 @@ from addon.text.table import Table
 def find_call(ledger: Ledger, call_id: str) -> tuple[Table, CallPosition] | None:
     """Return the row of a call with every column of the ledger, and its position. None when there is no such call."""
     columns = find_columns(ledger, "usage")
-    sql = f"SELECT {', '.join(columns)}, created_at, rowid FROM usage WHERE id = ?"  # noqa: S608
+    sql = f"SELECT {', '.join(columns)}, created_at, id FROM usage WHERE id = ?"  # noqa: S608
     row = ledger.execute(sql, (call_id,)).fetchone()
     return row and (Table(columns, [row[:-2]]), position_of(row))
 
@@ -52,7 +52,7 @@ class _ClientCalls:
     ) -> None:
         self._ledger = ledger
         self._client_request_id = client_request_id
-        self._start = before or after or CallPosition(AFTER_ALL, 0)
+        self._start = before or after or CallPosition(AFTER_ALL, "")
         self._sign, self._order = (">", "ASC") if after else ("<", "DESC")
         self.columns: Sequence[str] = find_columns(ledger, "usage")
         self.stopped_at: CallPosition | None = None
@@ -62,15 +62,15 @@ class _ClientCalls:
         """Return at most ``limit`` rows, each with its position as its last two values."""
         # The order of the tables is fixed: the one of clients' ids comes first, in the order of time.
         sql = f"""
-            SELECT {", ".join(f"usage.{name}" for name in self.columns)}, usage.created_at, usage.rowid
+            SELECT {", ".join(f"usage.{name}" for name in self.columns)}, usage.created_at, usage.id
             FROM client_requests AS named CROSS JOIN usage
             WHERE usage.id = named.id AND usage.created_at = named.created_at
                 AND named.client_request_id = ? AND named.created_at {self._sign}= ?
-                AND (named.created_at <> ? OR usage.rowid {self._sign} ?)
-            ORDER BY named.created_at {self._order}, usage.rowid {self._order} LIMIT ?
+                AND (named.created_at <> ? OR usage.id {self._sign} ?)
+            ORDER BY named.created_at {self._order}, usage.id {self._order} LIMIT ?
         """  # noqa: S608
         moment = self._start.created_at
-        values = (self._client_request_id, moment, moment, self._start.rowid, limit)
+        values = (self._client_request_id, moment, moment, self._start.id, limit)
         return self._ledger.execute(sql, values).fetchall()
 
 

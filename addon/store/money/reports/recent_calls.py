@@ -16,7 +16,7 @@ def select_recent(ledger: Ledger, wanted: Filter, limit: int) -> tuple[list[str]
     listed = ", ".join(columns)
     for begin, end in find_times(ledger, wanted):
         where, values = replace(wanted, since=begin, until=end).rows()
-        sql = f"SELECT {listed} FROM usage WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT ?"  # noqa: S608
+        sql = f"SELECT {listed} FROM usage WHERE {where} ORDER BY created_at DESC, id DESC LIMIT ?"  # noqa: S608
         rows += ledger.execute(sql, (*values, limit - len(rows)))
         if len(rows) == limit:
             break

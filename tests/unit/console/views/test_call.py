@@ -167,13 +167,13 @@ def test_the_wallet_entry_of_the_call_is_shown(conf_file: Path) -> None:
 
 def test_the_calls_before_and_after_are_linked(conf_file: Path) -> None:
     with open_new_ledger(conf_file.parent / "var" / "tollgate.db") as ledger:
-        for row_id in ("zero", "one", "two"):
+        for row_id in ("call-0", "call-1", "call-2"):
             write(ledger, make_row(row_id))
     neighbours = [
         [load_page(conf_file, f"/calls/{row_id}").values[name] for name in ("earlier_id", "later_id")]
-        for row_id in ("zero", "one", "two")
+        for row_id in ("call-0", "call-1", "call-2")
     ]
-    assert neighbours == [[None, "one"], ["zero", "two"], ["one", None]]
+    assert neighbours == [[None, "call-1"], ["call-0", "call-2"], ["call-1", None]]
 
 
 def test_the_commands_are_ready_for_a_shell(conf_file: Path) -> None:

@@ -64,7 +64,7 @@ def ids_of(page: CallPage) -> list[str]:
 
 
 def select_ids(connection: sqlite3.Connection, client_id: str) -> list[str]:
-    sql = "SELECT id FROM usage WHERE client_request_id = ? ORDER BY created_at DESC, rowid DESC"
+    sql = "SELECT id FROM usage WHERE client_request_id = ? ORDER BY created_at DESC, id DESC"
     return [row_id for (row_id,) in connection.execute(sql, (client_id,))]
 
 
@@ -117,7 +117,7 @@ def test_pages_of_one_clients_id_follow_each_other_also_within_a_millisecond() -
             before = page.older
         assert (shown, before) == ([f"call-{n}" for n in (6, 5, 4, 3, 2, 1, 0)], None)
         newer = find_client_calls(
-            connection, "mine", 2, after=CallPosition("2026-01-31T12:00:00.000+00:00", 2)
+            connection, "mine", 2, after=CallPosition("2026-01-31T12:00:00.000+00:00", "call-1")
         )
         assert ids_of(newer) == ["call-3", "call-2"]
 

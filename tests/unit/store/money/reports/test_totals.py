@@ -91,7 +91,7 @@ def sort_groups(groups: list[Any], by: str) -> list[Any]:
 
 def read_newest(connection: sqlite3.Connection, wanted: Filter, limit: int) -> list[Any]:
     where, values = wanted.rows()
-    sql = f"SELECT * FROM usage WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT ?"
+    sql = f"SELECT * FROM usage WHERE {where} ORDER BY created_at DESC, id DESC LIMIT ?"
     return connection.execute(sql, (*values, limit)).fetchall()
 
 
