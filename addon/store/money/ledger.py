@@ -85,6 +85,9 @@ class LedgerPlace(Protocol):
         ``close`` ends that.
         """
 
+    def bounded(self, total_s: float) -> "LedgerPlace":
+        """Return the same place, whose views and transactions fail after ``total_s``, however silent its server is."""
+
     def close(self) -> None:
         """End what ``kept_open`` keeps, also for a thread that waits for an answer: its work fails then."""
 
@@ -107,6 +110,8 @@ class LedgerPlace(Protocol):
         """
 
 
+CHANGE_S: Final = 5.0
+"""How long a ledger may take for a change, or for what its form shows, once it is connected. Then it is away."""
 NO_LIMIT: Final = 2**63 - 1
 """The value of ``LIMIT ?`` for all rows."""
 

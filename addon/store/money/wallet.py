@@ -13,6 +13,7 @@ from addon.edits.diff import DiffLine
 from addon.edits.recording import ChangeRecord, Evidence
 from addon.settings.conf_schema import ProxyConf
 from addon.store.backends import find_ledger, open_money
+from addon.store.money.ledger import CHANGE_S
 from addon.store.money.reports.report import find_balances, find_entry, ledger_counters
 from addon.store.money.rows import CALL
 from addon.store.protocol import WalletEntry
@@ -118,7 +119,7 @@ def save_entry(conf: ProxyConf, entry: WalletEntry) -> bool:
 
 def read_balance_nanousd(conf: ProxyConf, workspace: str) -> int:
     """Return the balance of a wallet. Raises ``StoreUnavailable``."""
-    with find_ledger(conf).read() as ledger:
+    with find_ledger(conf).bounded(CHANGE_S).read() as ledger:
         [of_workspace] = find_balances(ledger_counters(ledger), [workspace]).records()
     found: int = of_workspace["balance_nanousd"]
     return found
@@ -133,7 +134,7 @@ def check_balance(balance_nanousd: int, entry: WalletEntry) -> None:
 def describe_stored(conf: ProxyConf, entry: WalletEntry) -> str:
     """Describe the entry with the same reference. Raises ``EntryRefused`` when its amount differs."""
     reference = f'reference "{entry.reference}"' if entry.reference else "no reference"
-    with find_ledger(conf).read() as ledger:
+    with find_ledger(conf).bounded(CHANGE_S).read() as ledger:
         stored = find_entry(ledger, entry.id)
     if stored is None:
         return reference

@@ -66,9 +66,10 @@ class PostgresLedger:
 class PostgresPlace:
     """The ledger at ``url``: a ``LedgerPlace``."""
 
-    def __init__(self, url: SecretStr, *, is_kept: bool = False) -> None:
+    def __init__(self, url: SecretStr, *, is_kept: bool = False, total_s: float | None = None) -> None:
         self._url = url
         self._is_kept = is_kept
+        self._total_s = total_s
         self._connection: psycopg.Connection[Any] | None = None
         self._is_used = False
         self.name = hide_credentials(url.get_secret_value())
@@ -83,6 +84,10 @@ class PostgresPlace:
     def kept_open(self) -> "PostgresPlace":
         """See ``LedgerPlace.kept_open``."""
         return PostgresPlace(self._url, is_kept=True)
+
+    def bounded(self, total_s: float) -> "PostgresPlace":
+        """See ``LedgerPlace.bounded``. The time to connect has a bound of its own."""
+        return PostgresPlace(self._url, total_s=total_s)
 
     def close(self) -> None:
         """See ``LedgerPlace.close``."""
@@ -174,7 +179,8 @@ class PostgresPlace:
             raise self._unavailable(error) from None
         self._connection, self._is_used, is_kept = connection, True, False
         try:
-            yield connection
+            with self._bounded(connection):
+                yield connection
             is_kept = self._is_kept and connection.info.transaction_status is IDLE
         except psycopg.Error as error:
             raise self._unavailable(error) from error
@@ -183,6 +189,24 @@ class PostgresPlace:
             if not is_kept or self._connection is None:
                 self._connection = None
                 connection.close()
+
+    @contextmanager
+    def _bounded(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        if self._total_s is None:
+            yield
+            return
+        end_s = monotonic() + self._total_s
+
+        def is_over() -> bool:
+            return monotonic() >= end_s
+
+        with _ended_when(is_over, connection):
+            try:
+                yield
+            except psycopg.Error as error:
+                if is_over():
+                    raise StoreUnavailable(f"{self.name}: it does not answer in time") from error
+                raise
 
     def _connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(

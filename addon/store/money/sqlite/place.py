@@ -38,6 +38,10 @@ class SqlitePlace:
         """See ``LedgerPlace.kept_open``. A file is opened quickly."""
         return self
 
+    def bounded(self, total_s: float) -> "SqlitePlace":  # noqa: ARG002
+        """See ``LedgerPlace.bounded``. A file is never silent, and the wait for its lock is bounded."""
+        return self
+
     def close(self) -> None:
         """See ``LedgerPlace.close``."""
 

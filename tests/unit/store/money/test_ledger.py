@@ -120,6 +120,13 @@ def test_a_read_ends_in_time_and_when_nobody_waits(place: LedgerPlace, is_left: 
         assert ledger.execute("SELECT count(*) FROM usage").fetchone() == (0,)
 
 
+def test_a_bounded_place_ends_what_takes_too_long(postgres_url: str) -> None:
+    place = make_postgres_place(postgres_url).bounded(0.2)
+    for opened in (place.read(), place.write()):
+        with pytest.raises(StoreUnavailable, match="does not answer in time"), opened as ledger:
+            ledger.execute(ENDLESS).fetchall()
+
+
 def test_many_short_statements_end_in_time(place: LedgerPlace) -> None:
     with pytest.raises(SlowError), place.read_in_time(0.2, Event()) as ledger:
         deque(iter(lambda: ledger.execute(SHORT).fetchone(), None), maxlen=0)
