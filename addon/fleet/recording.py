@@ -6,7 +6,7 @@ have too. Both are ``Record``.
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from addon.settings.errors import describe_error
 from addon.settings.parsed_text import find_hashes
 from addon.store.money.audit.audit import AuditLine
 from addon.store.money.audit.audit_chain import append
-from addon.store.money.ledger import Ledger, LedgerPlace
+from addon.store.money.ledger import CHANGE_S, Ledger, LedgerPlace
 from addon.store.protocol import StoreUnavailable
 
 type MakeLine = Callable[[ChangeRecord], AuditLine]
@@ -30,17 +30,26 @@ type MakeLine = Callable[[ChangeRecord], AuditLine]
 class EditedLedger:
     """The workspace files in the ledger. ``others`` records changes of anything else.
 
-    Before a change is planned, the copies are made those of the ledger.
+    Before a change is planned, the copies are made those of the ledger. A change with an id, which its audit line gets,
+    is made once, however often it is tried.
     """
 
-    def __init__(self, place: LedgerPlace, copies: Copies, make_line: MakeLine, others: Record) -> None:
-        self._place = place
+    def __init__(
+        self,
+        place: LedgerPlace,
+        copies: Copies,
+        make_line: MakeLine,
+        others: Record,
+        change_id: str | None = None,
+    ) -> None:
+        self._place = place.bounded(CHANGE_S)
         self._copies = copies
         self._make_line = make_line
         self._others = others
+        self._change_id = change_id
         self._fault: str | None = None
         try:
-            refresh(place, copies)
+            refresh(self._place, copies)
         except (StoreUnavailable, OSError) as error:
             self._fault = describe_error(error)
 
@@ -59,7 +68,12 @@ class EditedLedger:
             writes.append(FileWrite(file.stem, text, before))
 
         recording = Recording(write=write)
-        yield recording
+        try:
+            yield recording
+        except Exception:
+            if writes:  # As in a file, what was written before the error stays.
+                self.commit(writes, [change])
+            raise
         self.commit(writes, [change], is_made=recording.is_made)
 
     def _is_here(self, change: ChangeRecord) -> bool:
@@ -75,12 +89,24 @@ class EditedLedger:
         with self._place.write() as ledger:
             lines = [self._make_line(change) for change in changes]
             for change, line in zip(changes, lines, strict=True):
-                _note_keys(ledger, change, line.user or line.source)
+                _note_keys(ledger, change, _name_user(line))
                 if is_made:
-                    _append(ledger, line)
+                    _append(ledger, line, self._change_id or secrets.token_hex(16))
             _claim(ledger, writes)
-            version = tables.write_files(ledger, writes, lines[0].user or lines[0].source)
-        self._copies.put(version, {one.id: one.text for one in writes})
+            version = tables.write_files(ledger, writes, _name_user(lines[0]))
+        with suppress(OSError):  # The change is made. The next look at the ledger makes the copies.
+            self._copies.put(version, {one.id: one.text for one in writes})
+
+    def has_committed(self) -> bool:
+        """Return whether the change with this id was made. No earlier attempt can make it later. Raises as the call."""
+        with self._place.write() as ledger:
+            found = ledger.execute("SELECT 1 FROM audit WHERE id = ?", (self._change_id,)).fetchone()
+        return found is not None
+
+    def find_conflict(self, workspace: str) -> EditError:
+        """Return the error of a change of a file that is not as it was shown. Raises ``StoreUnavailable``."""
+        with self._place.read() as ledger:
+            return tables.find_conflict(ledger, workspace)
 
     def refuse_without_ledger(self) -> None:
         """Raise ``StoreUnavailable`` where the copies could not be made those of the ledger."""
@@ -92,7 +118,7 @@ class RevokingRecord:
     """Records a change of files of this machine, and tells the ledger which keys it ends on all machines."""
 
     def __init__(self, place: LedgerPlace, make_line: MakeLine, inner: Record) -> None:
-        self._place = place
+        self._place = place.bounded(CHANGE_S)
         self._make_line = make_line
         self._inner = inner
 
@@ -121,7 +147,7 @@ class RevokingRecord:
                     tables.allow(ledger, change.allowed)
                 else:
                     tables.revoke(
-                        ledger, change.ended, change.workspace, change.subject or "", line.user or line.source
+                        ledger, change.ended, change.workspace, change.subject or "", _name_user(line)
                     )
                 ledger.execute(tables.BUMP)
         except StoreUnavailable as error:
@@ -145,9 +171,13 @@ def _note_keys(ledger: Ledger, change: ChangeRecord, user: str) -> None:
         tables.allow(ledger, change.allowed)
 
 
-def _append(ledger: Ledger, line: AuditLine) -> None:
+def _name_user(line: AuditLine) -> str:
+    return line.user or f"the {line.source}, from {line.address}"
+
+
+def _append(ledger: Ledger, line: AuditLine, line_id: str) -> None:
     values: Mapping[str, Any] = line.values()
-    append(ledger, {**values, "id": secrets.token_hex(16), "outcome": "made"})
+    append(ledger, {**values, "id": line_id, "outcome": "made"})
 
 
 def _claim(ledger: Ledger, writes: Sequence[FileWrite]) -> None:

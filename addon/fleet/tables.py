@@ -101,11 +101,10 @@ def write_files(ledger: Ledger, writes: Iterable[FileWrite], user: str) -> Versi
     ledger.execute(BUMP)
     version, now = read_version(ledger), format_utc(datetime.now(UTC))
     for one in writes:
-        sql = "SELECT digest, changed_at, changed_by FROM workspace_files WHERE id = ? AND deleted = 0"
-        found = ledger.execute(sql, (one.id,)).fetchone()
+        found = ledger.execute("SELECT digest FROM workspace_files WHERE id = ? AND deleted = 0", (one.id,))
         before = None if one.before is None else hash_content(one.before)
-        if (found[0] if found else None) != before:
-            raise conflict(one.id, found[1:] if found else None)
+        if (found.fetchone() or (None,))[0] != before:
+            raise find_conflict(ledger, one.id)
         text = one.text or ""
         values = (
             one.id,
@@ -120,15 +119,16 @@ def write_files(ledger: Ledger, writes: Iterable[FileWrite], user: str) -> Versi
     return version
 
 
-def conflict(workspace: str, change: tuple[str, str] | None) -> EditError:
-    """Return the error of a file that someone else has changed: ``change`` is when and by whom."""
-    if change is None:
-        return EditError(
-            f"the file of {workspace} is not in the ledger any more; nothing was written, so try again"
-        )
-    at, user = change
+def find_conflict(ledger: Ledger, workspace: str) -> EditError:
+    """Return the error of a file that someone else has changed. It says when, and who."""
+    sql = "SELECT changed_at, changed_by, deleted FROM workspace_files WHERE id = ?"
+    found = ledger.execute(sql, (workspace,)).fetchone()
+    if found is None:
+        return EditError(f"the ledger has no file of {workspace}; nothing was written, so try again")
+    at, user, is_deleted = found
+    verb = "removed" if is_deleted else "changed"
     return EditError(
-        f"the file of {workspace} was changed at {at} by {user}; nothing was written, so try again"
+        f"the file of {workspace} was {verb} at {at} by {user}; nothing was written, so try again"
     )
 
 

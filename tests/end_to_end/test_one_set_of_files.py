@@ -1,5 +1,6 @@
 """Two gateways with one ledger: a change on one machine is served on the other, and a revoked key on neither."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,6 +95,35 @@ def test_an_edit_on_one_machine_is_served_on_the_other(fleet: Fleet) -> None:
     wait_until_served(key, first, second, wanted=False)
     done(first.folder, "keys", "enable", "acme", "key-1")
     wait_until_served(key, first, second)
+
+
+def test_the_console_of_one_machine_changes_a_file_that_the_other_serves(fleet: Fleet) -> None:
+    shared = {"workspaces": {}, "paths": IN_LEDGER, "admin": SECTIONS["admin"], "environment": ENVIRONMENT}
+    first, second = (fleet.open(**shared) for _ in range(2))
+    with log_in(first) as on_first, log_in(second) as on_second:
+        path = "/changes/workspaces/create"
+        assert confirm(on_first, path, send(on_first, path, workspace="acme")).status_code == 303
+        path = "/changes/keys/create/acme"
+        made = confirm(on_second, path, send(on_second, path, id="ci"))
+        key = re.search(r"\btg_[\w-]+", on_second.get(made.headers["location"]).text)
+        assert key
+        wait_until_served(key[0], first, second)
+        path = "/changes/keys/set/acme/ci"
+        shown = [
+            (console, send(console, path, label=name))
+            for console, name in ((on_first, "a"), (on_second, "b"))
+        ]
+        answers = [confirm(console, path, page) for console, page in shown]
+        assert [one.status_code for one in answers] == [303, 409]
+        assert "changed at" in answers[1].text
+        assert 'value="b"' in answers[1].text
+        path = "/changes/keys/revoke/acme/ci"
+        assert confirm(on_first, path, send(on_first, path)).status_code == 303
+        wait_until_served(key[0], first, second, wanted=False)
+    assert fleet.rows("SELECT source, action, outcome FROM audit ORDER BY number") == [
+        ("console", action, "made")
+        for action in ("workspaces create", "keys create", "keys set", "keys revoke")
+    ]
 
 
 def test_a_key_revoked_on_one_machine_is_refused_by_the_other_whose_file_has_it(fleet: Fleet) -> None:

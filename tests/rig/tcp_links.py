@@ -21,13 +21,19 @@ class TcpLink:
         self._loop = loop
         self._target = target
         self._is_cut = False
+        self._unanswered: bytes | None = None
         self._passes = asyncio.Event()
         self._passes.set()
         self._open: set[asyncio.Transport] = set()
+        self._answers_lost: set[asyncio.StreamReader] = set()
 
     def cut(self) -> None:
         """Reset all connections, and each new one, as when a machine refuses them."""
         self._call(self._cut)
+
+    def cut_before_the_answer_to(self, text: bytes) -> None:
+        """Pass on the next piece of a client that has this text, and cut the link when its answer comes."""
+        self._unanswered = text
 
     def fall_silent(self) -> None:
         """Pass nothing more. Connections stay open, and what is sent waits: the net between two machines is gone."""
@@ -41,7 +47,7 @@ class TcpLink:
     def lead_to(self, target: int) -> None:
         """Lead new connections to another port, and reset those that are open, as after a failover."""
         self._target = target
-        self._call(self._reset_all)
+        self._call(self.reset_all)
 
     async def open(self) -> asyncio.Server:
         return await asyncio.start_server(self._accept, HOST, self.port, backlog=512)
@@ -54,9 +60,10 @@ class TcpLink:
 
     def _cut(self) -> None:
         self._is_cut = True
-        self._reset_all()
+        self.reset_all()
 
-    def _reset_all(self) -> None:
+    def reset_all(self) -> None:
+        """Reset all connections. Only for the loop of the link."""
         for transport in list(self._open):
             transport.abort()
 
@@ -72,14 +79,24 @@ class TcpLink:
             self._end(writer)
             return
         self._open.add(back.transport)
-        both = (self._pass_on(reader, back), self._pass_on(there, writer))
+        both = (self._pass_on(reader, back, there), self._pass_on(there, writer))
         await asyncio.gather(*both)
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answers: asyncio.StreamReader | None = None,
+    ) -> None:
         """Pass on what one end sends. When it ends, the other end gets what was sent before."""
         with suppress(OSError):
             while piece := await reader.read(_PIECE):
                 await self._passes.wait()
+                if answers and self._unanswered and self._unanswered in piece:
+                    self._unanswered = None
+                    self._answers_lost.add(answers)
+                if reader in self._answers_lost:
+                    self._cut()
                 writer.write(piece)
                 await writer.drain()
             await self._passes.wait()
@@ -98,6 +115,7 @@ class TcpLinks:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp links", daemon=True)
         self._servers: list[asyncio.Server] = []
+        self._links: list[TcpLink] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -114,6 +132,7 @@ class TcpLinks:
     def link(self, target: int) -> TcpLink:
         """Open a link to a port."""
         made = TcpLink(self._loop, target)
+        self._links.append(made)
         self._servers.append(self._run(made.open()))
         return made
 
@@ -123,6 +142,8 @@ class TcpLinks:
     async def _end(self) -> None:
         for server in self._servers:
             server.close()
+        for link in self._links:
+            link.reset_all()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -21,14 +21,12 @@ def find_edit_obstacle(settings: Settings, unwritable: Path | None = None) -> st
         return NO_CHANGES
     if settings.console_password.secret is None:
         return f"Changes need a password: {settings.console_password.fault}."
-    if settings.conf.paths.are_workspaces_in_ledger:
-        return "The workspace files are in the ledger: change them with commands, on any machine."
     if admin.edits is True:
         return None
-    if settings.conf.ledger.url:
+    if settings.conf.ledger.url and not settings.conf.paths.are_workspaces_in_ledger:
         return (
             "With [ledger] url each machine has its own files, so changes are off."
-            " Set [admin] edits = true if all machines read these files."
+            ' Set [paths] workspaces = "ledger", or [admin] edits = true if all machines read these files.'
         )
     if unwritable:
         return f"The gateway can't write {unwritable}, so changes are off."

@@ -7,14 +7,13 @@ from typing import Final
 
 from addon.console.changes.form import AppliedChange, EditedFiles
 from addon.edits.diff import DiffLine, make_diff
-from addon.edits.recording import ChangeRecord, file_evidence, record_of
+from addon.edits.recording import ChangeRecord, record_of
 from addon.edits.references import find_refused_references, list_references
-from addon.edits.workspace_files import EditError, Plan
+from addon.edits.workspace_files import EditError, Plan, Write
 from addon.settings.builder import CheckedFile
 from addon.settings.errors import SettingsError, raise_first
 from addon.settings.overview import find_new_warnings
 from addon.settings.settings import SettingsFiles
-from addon.store.money.audit.audit_evidence import Evidence
 
 NOTHING_CHANGES: Final = "nothing would change"
 
@@ -66,16 +65,12 @@ class FileChange:
         found = find_new_warnings(checked.shared, before, checked.workspace, files.settings)
         return [str(one) for one in found]
 
-    def evidence(self) -> Evidence:
-        return file_evidence(self.plan.file, self.plan.before, self.plan.after)
-
-    def keys(self) -> ChangeRecord:
-        """See ``Change.keys``."""
+    def record(self) -> ChangeRecord:
         return record_of(self.plan, self.subject)
 
-    def apply(self, files: EditedFiles) -> AppliedChange:
+    def apply(self, files: EditedFiles, write: Write) -> AppliedChange:
         raise_first(self.find_errors(files))
-        self.plan.apply(files.loaded)
+        self.plan.apply(files.loaded, write)
         return AppliedChange(self.done)
 
     def find_errors(self, files: EditedFiles) -> Sequence[SettingsError]:
@@ -97,18 +92,18 @@ class FileChange:
 class RevocationChange(FileChange):
     """A change that is also made to a file that does not load. ``turn_off`` makes it and returns a warning."""
 
-    turn_off: Callable[[SettingsFiles], str | None] = field(kw_only=True)
+    turn_off: Callable[[SettingsFiles, Write], str | None] = field(kw_only=True)
     hashes: frozenset[str] = field(kw_only=True)
 
-    def keys(self) -> ChangeRecord:
-        return replace(super().keys(), ended=self.hashes)
+    def record(self) -> ChangeRecord:
+        return replace(super().record(), ended=self.hashes)
 
     def check(self, files: EditedFiles) -> Sequence[str]:
         raise_first(self.find_errors(files))
         checked = self.plan.check(files.loaded)
         return [str(checked.error)] if checked.error else self.find_warnings(checked, files)
 
-    def apply(self, files: EditedFiles) -> AppliedChange:
+    def apply(self, files: EditedFiles, write: Write) -> AppliedChange:
         raise_first(self.find_errors(files))
-        warning = self.turn_off(files.loaded)
+        warning = self.turn_off(files.loaded, write)
         return AppliedChange([*self.done, *([warning] if warning else [])])

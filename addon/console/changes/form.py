@@ -10,10 +10,9 @@ from addon.console.changes.field import Field, find_changes
 from addon.edits.diff import NO_KEY_YET, DiffLine
 from addon.edits.recording import ChangeRecord
 from addon.edits.toml_lines import Changes
-from addon.edits.workspace_files import CHANGED, EditError, Plan
+from addon.edits.workspace_files import CHANGED, EditError, Plan, Write
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import Settings, SettingsFiles
-from addon.store.money.audit.audit_evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +108,11 @@ class Change(Protocol):
     def check(self, files: EditedFiles) -> Sequence[str]:
         """Return the warnings that it would bring. Raises as ``plan``, if it can't be made."""
 
-    def evidence(self) -> Evidence:
-        """Return how to find out whether it was made."""
+    def record(self) -> ChangeRecord:
+        """Return what the audit log and the other machines of a fleet are told of it."""
 
-    def keys(self) -> ChangeRecord:
-        """Return the keys that it turns off for good and on, for the other machines of a fleet."""
-
-    def apply(self, files: EditedFiles) -> AppliedChange:
-        """Make it. The caller has the lock. Raises as ``plan``."""
+    def apply(self, files: EditedFiles, write: Write) -> AppliedChange:
+        """Make it, a file with ``write``. The caller has the lock. Raises as ``plan``."""
 
 
 @dataclass(frozen=True, slots=True)

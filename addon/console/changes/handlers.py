@@ -10,7 +10,8 @@ from addon.console.access.guard import find_client
 from addon.console.changes.field import FieldErrors, TypedSecretError, mask_refused
 from addon.console.changes.form import Form
 from addon.console.changes.forms import FORMS
-from addon.console.changes.maker import BusyError, RefusedError, Requester, UnavailableError
+from addon.console.changes.maker import BusyError, RefusedError, UnavailableError
+from addon.console.changes.making import Requester
 from addon.console.changes.waiting import PendingChange, Result
 from addon.console.page import ConsoleHandler
 from addon.runtime.listening import base_url
@@ -52,8 +53,8 @@ class FormHandler(ConsoleHandler):
                 return self._show_waiting(token, waiting)
             return self.fail(409, NOT_WAITING)
         try:
-            current = await self.maker.read_current(self.form, self.names)
             obstacle = await self.maker.find_obstacle(self.form)
+            current = await self.maker.read_current(self.form, self.names)
         except RefusedError as error:
             return self._show_refusal(error)
         except BusyError as error:
@@ -78,7 +79,8 @@ class FormHandler(ConsoleHandler):
                 typed = {**errors.masked}
             return self._show_form(mask_refused(self.form.fields, typed), errors.errors, status=400)
         except RefusedError as error:
-            return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=400)
+            status = 503 if isinstance(error, UnavailableError) else 400
+            return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=status)
         except BusyError as error:
             return self._show_form(mask_refused(self.form.fields, typed), fault=str(error), status=503)
         return self._redirect_to("change", token)

@@ -7,46 +7,37 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from addon.console.access.edits_allowed import find_edit_obstacle, find_unwritable
 from addon.console.changes.field import FieldErrors, parse_fields, refuse_secrets
 from addon.console.changes.file_change import UneditableFileError
-from addon.console.changes.fleet_record import MakeRecord, find_record
-from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form, RequestedChange
+from addon.console.changes.form import Change, EditedFiles, Form, RequestedChange
+from addon.console.changes.making import Requester, make_change
+from addon.console.changes.recording import refresh_files
 from addon.console.changes.waiting import SECRET_S, ExpiringValues, PendingChange, Preview, Result
 from addon.edits.known_secrets import mask_known_secrets
 from addon.edits.own_keys import seal_secret
 from addon.edits.workspace_files import EditError, lock_workspaces
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
-from addon.settings.api_keys import make_key
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store.backends import find_ledger
-from addon.store.money.audit.audit import AuditLine, AuditLog
-from addon.store.money.audit.audit_evidence import Outcome, judge
-from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.money.audit.audit import AuditLog
+from addon.store.money.audit.audit_evidence import judge
+from addon.store.money.ledger import CHANGE_S
 from addon.store.protocol import StoreUnavailable
 from addon.text.masking import mask_credentials
-from policies.model import Workspace
 
 log = logging.getLogger("tollgate.console")
 
-SOURCE: Final = "console"
 MAX_WAITING: Final = 16
-CHANGED_SINCE: Final = (
-    "the file has changed since the difference was shown, so nothing was written; look at it again"
+AWAY: Final = "The ledger can't be reached now, so no change can be made. This is its last copy here: {}"
+FROM_COPY: Final = (
+    "The ledger can't be reached now. This is the difference from its last copy here; you can confirm it as soon as the"
+    " ledger is back: {}"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Requester:
-    """The sender of a change: the IP address, and a short hash of the session's id."""
-
-    address: str
-    session: str
 
 
 class BusyError(Exception):
@@ -96,8 +87,17 @@ class ChangeMaker:
         return await self._run(lambda: form.current(asked))
 
     async def find_obstacle(self, form: Form) -> str | None:
-        """Return why no change can be made with a form, None when one can. Raises BusyError."""
-        return await self._run(lambda: form.find_obstacle(self._settings()))
+        """Return why no change can be made with a form now, None when one can. Raises BusyError.
+
+        It looks for what other machines have changed, so the texts that are read next are the newest.
+        """
+        settings = self._settings()
+
+        def find() -> str | None:
+            fault = refresh_files(settings.conf)
+            return form.find_obstacle(settings) or (fault and AWAY.format(fault))
+
+        return await self._run(find)
 
     def suggest(self, form: Form) -> Mapping[str, Sequence[str]]:
         """Return texts that may be typed into the fields of a form."""
@@ -114,19 +114,20 @@ class ChangeMaker:
         kept = {one.name: typed.get(one.name, "") for one in form.fields if one.kind != "password"}
         empty = replace(self._ask(form, names), typed=kept)
 
-        def plan() -> tuple[RequestedChange, Change, Sequence[str]]:
+        def plan() -> tuple[RequestedChange, Change, Preview]:
             refuse_secrets(form.fields, typed, lambda text: mask_known_secrets(text, empty.files.settings))
             master_file = empty.files.settings.conf.paths.master_keys
             values = parse_fields(form.fields, typed, lambda text: seal_secret(text, master_file))
             asked = replace(empty, values=values, random_id=secrets.token_hex(16))
+            fault = refresh_files(empty.files.settings.conf)
             try:
                 change = form.plan(asked)
-                return asked, change, change.check(asked.files)
+                notes = [*change.notes, *([FROM_COPY.format(fault)] if fault else [])]
+                return asked, change, Preview(change.summary, change.lines, change.check(asked.files), notes)
             except SettingsError as error:
                 raise place_error(error, asked) from None
 
-        asked, change, warnings = await self._run(plan)
-        preview = Preview(change.summary, change.lines, warnings, change.notes)
+        asked, change, preview = await self._run(plan)
         return self.waiting.put(PendingChange(asked, change.digest, preview), session)
 
     async def confirm(self, waiting: PendingChange, requester: Requester) -> str:
@@ -193,88 +194,19 @@ class ChangeMaker:
             self._in_work -= 1
 
     def _make(self, waiting: PendingChange, requester: Requester) -> str:
-        """Make a change under the lock, with its line in the audit log. Return the name of its result."""
-        asked = waiting.asked
-        form, files = asked.form, asked.files
-        if form.makes_key:
-            asked = replace(asked, new_key=make_key())
-        place = find_ledger(files.settings.conf)
-        with lock_workspaces(files.conf_file) as folder:
-            audit = AuditLog(place, folder)
-            audit.end_abandoned_intents(judge)
-            # A change of a command that died is judged before its file changes again.
-            AuditSpool(files.settings.conf.paths.database).settle(folder)
-            change = form.plan(asked)
-            if change.digest != waiting.digest:
-                raise EditError(CHANGED_SINCE)
-            done = _apply(change, asked, requester, audit, find_record(place, files.settings.conf))
-        return self.results.put(_make_result(change, asked, done), requester.session)
+        """Make a change. Return the name of its result."""
+        return self.results.put(make_change(waiting, requester), requester.session)
 
     def _end_abandoned_intents(self) -> None:
         settings = self._settings()
         try:
             with lock_workspaces(settings.conf_file) as folder:
-                AuditLog(find_ledger(settings.conf), folder).end_abandoned_intents(judge)
+                place = find_ledger(settings.conf).bounded(CHANGE_S)
+                AuditLog(place, folder).end_abandoned_intents(judge)
         except (SettingsError, StoreUnavailable, OSError) as error:
             log.warning(
                 "changes of a process that died are not in the audit log yet: %s", describe_error(error)
             )
-
-
-def _apply(
-    change: Change,
-    asked: RequestedChange,
-    requester: Requester,
-    audit: AuditLog,
-    make_record: MakeRecord,
-) -> AppliedChange:
-    """Make a change. Its intent is recorded before, and its line after it."""
-    action, text = asked.form.action, "\n".join([change.summary, *map(str, change.lines)])
-    line = AuditLine(
-        SOURCE, requester.address, requester.session, action, asked.workspace, change.subject, text
-    )
-    intent = audit.note_intent(line, change.evidence())
-    try:
-        with make_record(line)(change.keys()):
-            done = change.apply(asked.files)
-    except BaseException:
-        with suppress(StoreUnavailable):
-            audit.end_abandoned_intents(judge)
-        raise
-    _end(audit, intent, "made" if done.is_made else "not made")
-    return done
-
-
-def _make_result(change: Change, asked: RequestedChange, done: AppliedChange) -> Result:
-    form = asked.form
-    return Result(
-        form.action,
-        form.title,
-        asked.workspace,
-        change.summary,
-        done.lines,
-        change.subject,
-        done.is_made,
-        form.makes_key,
-        asked.new_key,
-        _expect(asked) if "file" in change.evidence() else None,
-    )
-
-
-def _expect(asked: RequestedChange) -> Callable[[Settings], bool] | None:
-    """Return whether settings have the workspace as its file has it now. None where the files do not load."""
-    try:
-        expected = _find_served(asked.files, asked.workspace)
-    except (SettingsError, OSError):
-        return None
-    return lambda now: now.workspaces.get(asked.workspace) == expected
-
-
-def _find_served(edited: EditedFiles, workspace: str) -> Workspace | None:
-    """Return a workspace as the files have it now. Raises ``SettingsError``."""
-    files = edited.loaded.fork()
-    loaded = files.load_workspace(edited.folder / f"{workspace}.toml")
-    return loaded.workspace or files.load().workspaces.get(workspace)
 
 
 def place_error(error: SettingsError, asked: RequestedChange) -> Exception:
@@ -284,11 +216,3 @@ def place_error(error: SettingsError, asked: RequestedChange) -> Exception:
     if not is_here or name not in [one.name for one in asked.form.fields]:
         return error
     return FieldErrors({name: error.reason if name == error.key else f"{error.key}: {error.reason}"})
-
-
-def _end(audit: AuditLog, intent: str, outcome: Outcome) -> None:
-    """Write the line of a change. Where that fails, the intent becomes the line before the next change."""
-    try:
-        audit.end(intent, outcome)
-    except StoreUnavailable as error:
-        log.warning("a change was made, and its line in the audit log is written later: %s", error)

@@ -34,7 +34,7 @@ class PendingChange:
     """A change that was shown, as ``preview``, of a file with this ``digest``.
 
     ``making`` is its way from the first confirmation on. ``fault`` is why that could not be made now: it can be
-    confirmed again.
+    confirmed again. ``unanswered`` is the result of an attempt of which is not known whether the ledger has it.
     """
 
     asked: RequestedChange
@@ -42,6 +42,7 @@ class PendingChange:
     preview: Preview
     making: "asyncio.Task[str] | None" = None
     fault: str = ""
+    unanswered: "Result | None" = field(default=None, repr=False)
 
     @property
     def result(self) -> str | None:

@@ -10,10 +10,10 @@ from addon.console.changes.form import AppliedChange, Change, EditedFiles, Form,
 from addon.console.changes.workspaces import require_workspace
 from addon.edits.diff import DiffLine
 from addon.edits.recording import ChangeRecord
-from addon.edits.workspace_files import EditError, find_file
+from addon.edits.workspace_files import EditError, Write, find_file
 from addon.settings.conf_schema import ProxyConf
 from addon.store.backends import find_ledger
-from addon.store.money.audit.audit_evidence import Evidence
+from addon.store.money.ledger import CHANGE_S
 from addon.store.money.reports.report import find_entry
 from addon.store.money.wallet import (
     BELOW_ZERO,
@@ -21,12 +21,12 @@ from addon.store.money.wallet import (
     check_balance,
     describe_entry,
     describe_stored,
-    entry_evidence,
     make_credit,
     parse_amount,
     parse_debit,
     parse_reference,
     read_balance_nanousd,
+    record_entry,
     save_entry,
     summarize_entry,
 )
@@ -64,14 +64,10 @@ class WalletChange:
                 raise EditError(f"already entered: {describe_stored(files.settings.conf, self.entry)}")
         return [BELOW_ZERO] if self.balance_nanousd + self.entry.amount_nanousd < 0 else []
 
-    def evidence(self) -> Evidence:
-        return entry_evidence(self.entry)
+    def record(self) -> ChangeRecord:
+        return record_entry(self.entry, self.balance_nanousd)
 
-    def keys(self) -> ChangeRecord:
-        """See ``Change.keys``. It is about none."""
-        return ChangeRecord(self.summary, workspace=self.entry.workspace)
-
-    def apply(self, files: EditedFiles) -> AppliedChange:
+    def apply(self, files: EditedFiles, write: Write) -> AppliedChange:  # noqa: ARG002
         conf = files.settings.conf
         with _reporting():
             check_balance(self.balance_nanousd, self.entry)
@@ -94,7 +90,7 @@ def _reporting() -> Iterator[None]:
 
 
 def _find_stored(conf: ProxyConf, entry: WalletEntry) -> WalletEntry | None:
-    with find_ledger(conf).read() as ledger:
+    with find_ledger(conf).bounded(CHANGE_S).read() as ledger:
         return find_entry(ledger, entry.id)
 
 

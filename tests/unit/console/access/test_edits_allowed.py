@@ -7,6 +7,7 @@ import pytest
 from rig.settings_files import edit, write_files
 
 from addon.console.access.edits_allowed import find_edit_obstacle, find_unwritable
+from addon.settings.conf_schema import COPIES_FOLDER
 from addon.settings.settings import load_settings
 
 PASSWORD = 'console_password = "env:CONSOLE"'
@@ -21,6 +22,13 @@ CASES: dict[str, tuple[str, str, str, bool, str | None]] = {
     "edits = false": (f"{PASSWORD}\nedits = false", "", "a long pass phrase", True, "edits is false"),
     "a fleet": (PASSWORD, FLEET, "a long pass phrase", True, "each machine has its own files"),
     "a fleet, edits = true": (f"{PASSWORD}\nedits = true", FLEET, "a long pass phrase", True, None),
+    "a fleet with its files in the ledger": (
+        PASSWORD,
+        f'{FLEET}\n[paths]\nworkspaces = "ledger"',
+        "a long pass phrase",
+        True,
+        None,
+    ),
     "a folder for reading": (PASSWORD, "", "a long pass phrase", False, "can't write "),
     "such a folder, edits = true": (f"{PASSWORD}\nedits = true", "", "a long pass phrase", False, None),
 }
@@ -31,6 +39,7 @@ def test_the_reason_why_the_console_may_not_change_files(tmp_path: Path, case: s
     admin, state, password, is_writable, reason = CASES[case]
     conf = write_files(tmp_path)
     edit(conf, "[billing]", f"[admin]\n{admin}\n{state}\n[billing]")
+    (tmp_path / "var" / COPIES_FOLDER).mkdir(parents=True)
     settings = load_settings(conf, {"OPENAI_KEY": "sk-obviously-fake", "CONSOLE": password})
     found = find_edit_obstacle(settings, None if is_writable else tmp_path)
     if reason is None:

@@ -16,7 +16,8 @@ from rig.unrecorded import set_key
 from addon.console.changes import keys, wallet
 from addon.console.changes.field import FieldErrors
 from addon.console.changes.form import Form
-from addon.console.changes.maker import MAX_WAITING, BusyError, ChangeMaker, RefusedError, Requester
+from addon.console.changes.maker import MAX_WAITING, BusyError, ChangeMaker, RefusedError
+from addon.console.changes.making import Requester
 from addon.edits.recording import file_evidence
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import SettingsFiles, load_settings

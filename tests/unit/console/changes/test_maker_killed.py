@@ -19,7 +19,8 @@ KILLED = """
 import asyncio, os, random, signal, sys, time
 from pathlib import Path
 from addon.console.changes import keys
-from addon.console.changes.maker import ChangeMaker, Requester
+from addon.console.changes.maker import ChangeMaker
+from addon.console.changes.making import Requester
 from addon.settings.settings import SettingsFiles
 
 CI = {"workspace": "acme", "key": "ci"}

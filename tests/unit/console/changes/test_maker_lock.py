@@ -11,7 +11,9 @@ from rig.settings_files import ACME
 from addon.console.changes import keys
 from addon.console.changes.file_change import FileChange
 from addon.console.changes.form import AppliedChange, Change, EditedFiles, RequestedChange
-from addon.console.changes.maker import ChangeMaker, Requester
+from addon.console.changes.maker import ChangeMaker
+from addon.console.changes.making import Requester
+from addon.edits.workspace_files import Write
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,9 @@ class WatchedChange(FileChange):
 
     watch: Callable[[], None] = field(kw_only=True)
 
-    def apply(self, files: EditedFiles) -> AppliedChange:
+    def apply(self, files: EditedFiles, write: Write) -> AppliedChange:
         self.watch()
-        return super().apply(files)
+        return super().apply(files, write)
 
 
 def is_locked(folder: Path) -> bool:
