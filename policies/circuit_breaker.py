@@ -92,6 +92,20 @@ def count_circuits(names: Iterable[str]) -> Counter[tuple[str, Mode, CircuitScop
     )
 
 
+def describe_circuits(open_circuits: Iterable[str]) -> str:
+    """Return the circuits that are not closed: providers by name, and how many customers are affected."""
+    counts = count_circuits(open_circuits)
+    parts = sorted(provider for provider, _, scope in counts if scope == "all")
+    parts += [
+        f"{provider} for {count} of the workspaces"
+        for (provider, mode, scope), count in sorted(counts.items())
+        if (mode, scope) == ("payg", "workspace") and (provider, "payg", "all") not in counts
+    ]
+    if customers := sum(count for (_, mode, _), count in counts.items() if mode == "byok"):
+        parts.append(f"{customers} of customers' keys")
+    return f"open: {', '.join(parts)}" if parts else "ok"
+
+
 def state_of(circuit: Circuit, now_us: int) -> CircuitState:
     """Return the state of a circuit at ``now_us``."""
     if not _unless_outdated(circuit, now_us).is_open:

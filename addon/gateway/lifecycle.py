@@ -41,7 +41,7 @@ from addon.upstream.connector import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from addon.wire.connection import Connection
-from policies.circuit_breaker import CircuitScope, count_circuits
+from policies.circuit_breaker import CircuitScope, count_circuits, describe_circuits
 from policies.model import Mode
 
 if TYPE_CHECKING:
@@ -287,24 +287,10 @@ class Lifecycle:
         if self.draining:
             checks["drain"] = "draining"
         checks["platform_keys"] = self.platform_keys.check()
-        checks["circuits"] = _describe_circuits(self.store.open_circuits())
+        checks["circuits"] = describe_circuits(self.store.open_circuits())
         checks["ledger"] = "; ".join(self.store.warnings) or "ok"
         if self.follower:
             checks["fleet"] = self.follower.check
         # Resting keys, open circuits, warnings and files that do not load are only reported: calls can be served.
         ready = checks["store"] == "ok" and not self.draining
         return Readiness(ready, checks)
-
-
-def _describe_circuits(open_circuits: Iterable[str]) -> str:
-    """Return the circuits that are not closed: providers by name, and how many customers are affected."""
-    counts = count_circuits(open_circuits)
-    parts = sorted(provider for provider, _, scope in counts if scope == "all")
-    parts += [
-        f"{provider} for {count} of the workspaces"
-        for (provider, mode, scope), count in sorted(counts.items())
-        if (mode, scope) == ("payg", "workspace") and (provider, "payg", "all") not in counts
-    ]
-    if customers := sum(count for (_, mode, _), count in counts.items() if mode == "byok"):
-        parts.append(f"{customers} of customers' keys")
-    return f"open: {', '.join(parts)}" if parts else "ok"
