@@ -21,8 +21,10 @@ from rig.gateway import Gateway
 from rig.gateway_in_use import Conservation
 from rig.new_ledgers import copy_new_ledgers
 from rig.postgres_fixtures import (  # noqa: F401
+    _ledger_template,
     _postgres_programs,
     _shared_postgres,
+    postgres_ledger_url,
     postgres_server,
     postgres_url,
     start_postgres,

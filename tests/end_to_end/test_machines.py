@@ -41,9 +41,9 @@ class Machines:
 
 @pytest.fixture
 def machines(
-    start_gateway: StartGateway, upstream: Upstream, redis_url: str, postgres_url: str
+    start_gateway: StartGateway, upstream: Upstream, redis_url: str, postgres_ledger_url: str
 ) -> Iterator[Machines]:
-    made = Machines(start_gateway, upstream, redis_url, postgres_url)
+    made = Machines(start_gateway, upstream, redis_url, postgres_ledger_url)
     yield made
     assert [one.stop() for one in made.gateways] == [0, 0]
 

@@ -45,8 +45,8 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(start_gateway: StartGateway, redis_url: str, postgres_url: str) -> Iterator[Fleet]:
-    made = Fleet(start_gateway, redis_url, postgres_url)
+def fleet(start_gateway: StartGateway, redis_url: str, postgres_ledger_url: str) -> Iterator[Fleet]:
+    made = Fleet(start_gateway, redis_url, postgres_ledger_url)
     yield made
     # Its rates are Redis's until the last of them has ended.
     assert {one.stop() for one in made.started} == {0}

@@ -3,12 +3,12 @@
 from datetime import date
 from pathlib import Path
 
-import psycopg
 from pydantic import SecretStr
 
 from addon.store.money.ledger import LedgerPlace
-from addon.store.money.postgres.ledger import PostgresPlace
-from addon.store.money.postgres.schema import SCHEMA, partition, partitions
+from addon.store.money.postgres.ledger import PostgresLedger, PostgresPlace
+from addon.store.money.postgres.schema import partition
+from addon.store.money.postgres.tables import create
 from addon.store.money.sqlite.connection import open_connection
 from addon.store.money.sqlite.place import SqlitePlace
 
@@ -20,8 +20,12 @@ def make_sqlite_place(path: Path) -> LedgerPlace:
 
 
 def make_postgres_place(url: str, *months: str) -> LedgerPlace:
-    """Make an empty ledger in the database. ``months`` ("2026-01") are those of its calls."""
-    with psycopg.connect(url, autocommit=True) as ledger:
-        for statement in (*SCHEMA, *(partitions(date(2026, 11, 1))), *map(partition, months)):
-            ledger.execute(statement)  # type: ignore[arg-type]
-    return PostgresPlace(SecretStr(url))
+    """Make an empty ledger in the database, if there is none. ``months`` ("2026-01") are those of its calls."""
+    place = PostgresPlace(SecretStr(url))
+    with place.fill() as connection:
+        ledger = PostgresLedger(connection)
+        create(ledger, date(2026, 11, 1))
+        for month in months:
+            ledger.execute(partition(month))
+        connection.commit()
+    return place

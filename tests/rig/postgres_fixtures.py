@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
+import psycopg
 import pytest
 
+from rig.places import make_postgres_place
 from rig.postgres_server import PostgresServer
 from rig.postgres_template import Postgres, postgres_programs
 
@@ -42,6 +44,25 @@ def postgres_url(_shared_postgres: PostgresServer) -> Iterator[str]:
     """The URL of an empty database on the shared server."""
     name = _shared_postgres.create_database()
     yield _shared_postgres.url_of(name)
+    _shared_postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def _ledger_template(_shared_postgres: PostgresServer) -> str:
+    name = _shared_postgres.create_database()
+    make_postgres_place(_shared_postgres.url_of(name))
+    return name
+
+
+@pytest.fixture
+def postgres_ledger_url(_shared_postgres: PostgresServer, _ledger_template: str) -> Iterator[str]:
+    """The URL of a new ledger on the shared server. To copy one takes half the time of making its tables."""
+    name = _shared_postgres.create_database(_ledger_template)
+    url = _shared_postgres.url_of(name)
+    with psycopg.connect(url) as ledger:
+        # A Redis takes ledgers with the same id for one.
+        ledger.execute("UPDATE ledger SET id = replace(gen_random_uuid()::text, '-', '')")
+    yield url
     _shared_postgres.drop_database(name)
 
 

@@ -64,17 +64,17 @@ class Leader:
 
 
 @pytest.fixture
-def connection(postgres_url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(postgres_url, autocommit=True) as opened:
+def connection(postgres_ledger_url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres_ledger_url, autocommit=True) as opened:
         yield opened
 
 
 @pytest.fixture
-async def leader(postgres_url: str, connection: psycopg.Connection) -> AsyncIterator[Leader]:
-    money = PostgresMoney(SecretStr(postgres_url))
+async def leader(postgres_ledger_url: str, connection: psycopg.Connection) -> AsyncIterator[Leader]:
+    money = PostgresMoney(SecretStr(postgres_ledger_url))
     await money.check()
     await money.close()
-    ledger = LedgerThread(PostgresPlace(SecretStr(postgres_url)))
+    ledger = LedgerThread(PostgresPlace(SecretStr(postgres_ledger_url)))
     yield Leader(ledger, connection)
     await ledger.close()
 

@@ -14,7 +14,7 @@ from addon.store.protocol import Store
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     """The location where the stores of a test are opened."""
     url = None if request.param == "sqlite" else request.getfixturevalue("redis_url")
-    postgres = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    postgres = request.getfixturevalue("postgres_ledger_url") if request.param == "postgres" else None
     return StoreLocation(tmp_path / "var" / "tollgate.db", url, postgres=postgres)
 
 

@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from rig.places import make_postgres_place, make_sqlite_place
+from pydantic import SecretStr
+from rig.places import make_sqlite_place
 
 from addon.store.money.ledger import LedgerPlace
+from addon.store.money.postgres.ledger import PostgresPlace
 from addon.store.money.sqlite.store import SqliteStore
 
 
@@ -23,4 +25,4 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> LedgerPlace:
     """A new ledger, in each engine."""
     if request.param == "sqlite":
         return make_sqlite_place(tmp_path / "ledger.db")
-    return make_postgres_place(request.getfixturevalue("postgres_url"))
+    return PostgresPlace(SecretStr(request.getfixturevalue("postgres_ledger_url")))

@@ -11,7 +11,6 @@ import pytest
 from pydantic import SecretStr
 from rig.bounds import BOUND_S
 from rig.ledger import make_row
-from rig.places import make_postgres_place
 from rig.server_process import free_port
 
 from addon.store.money.alerts import last_row, read_new_rows
@@ -58,12 +57,12 @@ def in_flight(url: str, call_id: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def test_a_row_that_is_committed_late_is_not_missed(postgres_url: str) -> None:
-    place = make_postgres_place(postgres_url)
+def test_a_row_that_is_committed_late_is_not_missed(postgres_ledger_url: str) -> None:
+    place = PostgresPlace(SecretStr(postgres_ledger_url))
     with place.read() as ledger:
         last = last_row(ledger, place.newest_row)
     with ExitStack() as opened:
-        early = opened.enter_context(in_flight(postgres_url, "early"))
+        early = opened.enter_context(in_flight(postgres_ledger_url, "early"))
         with place.write() as ledger:
             insert(ledger, "late")
         last, first = find_new(place, last)
@@ -90,11 +89,11 @@ def test_one_leads_until_it_ends(places: tuple[LedgerPlace, LedgerPlace], tmp_pa
         place.close()
 
 
-def test_a_lease_that_is_not_renewed_ends(postgres_url: str) -> None:
-    place = make_postgres_place(postgres_url)
+def test_a_lease_that_is_not_renewed_ends(postgres_ledger_url: str) -> None:
+    place = PostgresPlace(SecretStr(postgres_ledger_url))
     dead, other = place.lead("alerts"), place.lead("alerts")
     assert dead.take()
-    with psycopg.connect(postgres_url) as ledger:
+    with psycopg.connect(postgres_ledger_url) as ledger:
         ledger.execute("UPDATE leaders SET ends_at = clock_timestamp()")
     assert (other.take(), dead.take()) == (True, False)
 

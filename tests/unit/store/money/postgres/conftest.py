@@ -21,9 +21,9 @@ async def transactions(postgres_url: str) -> AsyncIterator[Transactions]:
 
 
 @pytest.fixture
-async def money(postgres_url: str) -> AsyncIterator[PostgresMoney]:
-    """Money in a new database, with its tables."""
-    opened = PostgresMoney(SecretStr(postgres_url))
+async def money(postgres_ledger_url: str) -> AsyncIterator[PostgresMoney]:
+    """Money in a new ledger."""
+    opened = PostgresMoney(SecretStr(postgres_ledger_url))
     await opened.check()
     yield opened
     await opened.close()

@@ -26,15 +26,15 @@ MODELS = ("gpt-4o", "claude", "gemini")
 
 
 @pytest.fixture
-def location(postgres_url: str, tmp_path: Any) -> StoreLocation:
-    return StoreLocation(tmp_path / "rates.db", postgres=postgres_url)
+def location(postgres_ledger_url: str, tmp_path: Any) -> StoreLocation:
+    return StoreLocation(tmp_path / "rates.db", postgres=postgres_ledger_url)
 
 
 @pytest.fixture
-async def processes(postgres_url: str) -> AsyncIterator[list[PostgresMoney]]:
+async def processes(postgres_ledger_url: str) -> AsyncIterator[list[PostgresMoney]]:
     """Three gateways on one PostgreSQL."""
     async with AsyncExitStack() as opened:
-        several = [PostgresMoney(SecretStr(postgres_url)) for _ in range(3)]
+        several = [PostgresMoney(SecretStr(postgres_ledger_url)) for _ in range(3)]
         for one in several:
             opened.push_async_callback(one.close)
             await one.check()
@@ -42,8 +42,8 @@ async def processes(postgres_url: str) -> AsyncIterator[list[PostgresMoney]]:
 
 
 @pytest.fixture
-async def merging(postgres_url: str) -> AsyncIterator[Transactions]:
-    transactions = Transactions(SecretStr(postgres_url))
+async def merging(postgres_ledger_url: str) -> AsyncIterator[Transactions]:
+    transactions = Transactions(SecretStr(postgres_ledger_url))
     yield transactions
     await transactions.close()
 
@@ -93,7 +93,7 @@ def assert_exact(url: str) -> None:
 
 
 async def test_sums_follow_rows_that_change(
-    processes: list[PostgresMoney], merging: Transactions, location: StoreLocation, postgres_url: str
+    processes: list[PostgresMoney], merging: Transactions, location: StoreLocation, postgres_ledger_url: str
 ) -> None:
     first, second, third = processes
     await first.settle(settlement("a", first_byte_ms=None, duration_ms=5))
@@ -101,24 +101,24 @@ async def test_sums_follow_rows_that_change(
     await second.settle(
         settlement("b", 0, status=499, error_code=INTERRUPTED, usage_source="none", duration_ms=0)
     )
-    assert_exact(postgres_url)
+    assert_exact(postgres_ledger_url)
     assert not await merge(merging, f"{DAY}T10")
-    assert_exact(postgres_url)
+    assert_exact(postgres_ledger_url)
     await third.settle(settlement("b", 700))
-    assert_exact(postgres_url)
-    assert_small(postgres_url, 2)
+    assert_exact(postgres_ledger_url)
+    assert_small(postgres_ledger_url, 2)
     assert not await merge(merging, f"{DAY}T10")
-    assert_exact(postgres_url)
-    assert_small(postgres_url, 0)
+    assert_exact(postgres_ledger_url)
+    assert_small(postgres_ledger_url, 0)
     location.select("WITH gone AS (DELETE FROM usage WHERE id = 'a' RETURNING id) SELECT id FROM gone")
-    assert_exact(postgres_url)
+    assert_exact(postgres_ledger_url)
     location.select(
         "WITH moved AS (UPDATE usage SET created_at = '2026-12' || substr(created_at, 8)"
         " WHERE id = 'b' RETURNING id) SELECT id FROM moved"
     )
-    assert_exact(postgres_url)
+    assert_exact(postgres_ledger_url)
     assert not await merge(merging, "2026-12-22T00")
-    assert_exact(postgres_url)
+    assert_exact(postgres_ledger_url)
 
 
 def assert_small(url: str, parts: int) -> None:
@@ -130,11 +130,11 @@ def assert_small(url: str, parts: int) -> None:
 
 
 async def test_calls_removed_into_a_file_stay_in_the_sums(
-    processes: list[PostgresMoney], postgres_url: str
+    processes: list[PostgresMoney], postgres_ledger_url: str
 ) -> None:
     for number in range(3):
         await processes[0].settle(settlement(f"call {number}"))
-    with psycopg.connect(postgres_url) as ledger:
+    with psycopg.connect(postgres_ledger_url) as ledger:
         before = kept(ledger, HOURS, "~")
         ledger.execute("INSERT INTO archive_removal VALUES ('2026-11')")
         ledger.execute("DELETE FROM usage WHERE id <> 'call 2'")
@@ -142,7 +142,7 @@ async def test_calls_removed_into_a_file_stay_in_the_sums(
         assert kept(ledger, HOURS, "~") == before
         ledger.execute("INSERT INTO archives (month, file) VALUES ('2026-11', 'file')")
     await processes[1].settle(settlement("late"))
-    with psycopg.connect(postgres_url) as ledger:
+    with psycopg.connect(postgres_ledger_url) as ledger:
         assert ledger.execute("SELECT id FROM late_calls").fetchall() == [("late",)]
         ledger.execute("DELETE FROM usage")
         assert ledger.execute("SELECT id FROM late_calls").fetchall() == []
@@ -153,7 +153,7 @@ async def test_any_order_of_calls_and_merges(
     processes: list[PostgresMoney],
     merging: Transactions,
     location: StoreLocation,
-    postgres_url: str,
+    postgres_ledger_url: str,
     seed: int,
 ) -> None:
     chance = random.Random(seed)
@@ -181,21 +181,21 @@ async def test_any_order_of_calls_and_merges(
     async def merge_at_any_moment() -> None:
         for until in ("08", "07", "09", "10"):
             await merge(merging, f"{DAY}T{until}")
-            await asyncio.to_thread(assert_exact, postgres_url)
+            await asyncio.to_thread(assert_exact, postgres_ledger_url)
 
     calls = [run_call(f"call {number}") for number in range(60)]
     await asyncio.gather(*calls, merge_at_any_moment())
-    assert_exact(postgres_url)
+    assert_exact(postgres_ledger_url)
     await merge(merging, f"{DAY}T10")
-    assert_exact(postgres_url)
-    assert_small(postgres_url, 0)
+    assert_exact(postgres_ledger_url)
+    assert_small(postgres_ledger_url, 0)
     assert await location.discrepancies() == []
 
 
 async def test_a_step_is_bounded(
-    processes: list[PostgresMoney], merging: Transactions, postgres_url: str
+    processes: list[PostgresMoney], merging: Transactions, postgres_ledger_url: str
 ) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as ledger:
+    with psycopg.connect(postgres_ledger_url, autocommit=True) as ledger:
         ledger.execute(
             f"INSERT INTO {COUNTER_PARTS} SELECT 'workspace:' || n, '2026-11', 1, 1, 7"
             " FROM generate_series(1, %s) AS n",
@@ -208,24 +208,24 @@ async def test_a_step_is_bounded(
 
 
 async def test_only_one_process_merges(
-    processes: list[PostgresMoney], merging: Transactions, postgres_url: str
+    processes: list[PostgresMoney], merging: Transactions, postgres_ledger_url: str
 ) -> None:
     await processes[0].settle(settlement("a"))
-    with psycopg.connect(postgres_url) as other:
+    with psycopg.connect(postgres_ledger_url) as other:
         other.execute("SELECT pg_advisory_xact_lock(hashtextextended('tollgate:merging', 0))")
         assert not await merge(merging, f"{DAY}T10")
-        assert_small(postgres_url, 1)
+        assert_small(postgres_ledger_url, 1)
     assert not await merge(merging, f"{DAY}T10")
-    assert_small(postgres_url, 0)
+    assert_small(postgres_ledger_url, 0)
 
 
 async def test_a_call_that_is_written_now_is_merged_later(
-    processes: list[PostgresMoney], merging: Transactions, postgres_url: str
+    processes: list[PostgresMoney], merging: Transactions, postgres_ledger_url: str
 ) -> None:
     await processes[0].settle(settlement("a"))
     await processes[1].settle(settlement("b"))
-    with psycopg.connect(postgres_url) as writer:
+    with psycopg.connect(postgres_ledger_url) as writer:
         writer.execute(f"SELECT 1 FROM {PARTS} ORDER BY writer LIMIT 1 FOR UPDATE")
         assert not await merge(merging, f"{DAY}T10")
-    assert_small(postgres_url, 1)
-    assert_exact(postgres_url)
+    assert_small(postgres_ledger_url, 1)
+    assert_exact(postgres_ledger_url)

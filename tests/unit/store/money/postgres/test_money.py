@@ -24,8 +24,8 @@ from policies.spend import CounterUse, Denial, Hold
 
 
 @pytest.fixture
-def location(postgres_url: str, tmp_path: Path) -> StoreLocation:
-    return StoreLocation(tmp_path / "tollgate.db", postgres=postgres_url)
+def location(postgres_ledger_url: str, tmp_path: Path) -> StoreLocation:
+    return StoreLocation(tmp_path / "tollgate.db", postgres=postgres_ledger_url)
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from rig.places import make_postgres_place
+from pydantic import SecretStr
 
 from addon.store.money.ledger import LedgerPlace
+from addon.store.money.postgres.ledger import PostgresPlace
 
 LINE = "'2026-01-31T12:00:00.000+00:00', 'command', '', '', 'keys set', 'acme', NULL, 'x', 'root', 'made'"
 APPEND = f"""
@@ -17,8 +18,8 @@ APPEND = f"""
 
 
 @pytest.fixture
-def ledger(postgres_url: str) -> LedgerPlace:
-    return make_postgres_place(postgres_url)
+def ledger(postgres_ledger_url: str) -> LedgerPlace:
+    return PostgresPlace(SecretStr(postgres_ledger_url))
 
 
 def read(ledger: LedgerPlace, sql: str) -> list[Any]:
@@ -26,7 +27,9 @@ def read(ledger: LedgerPlace, sql: str) -> list[Any]:
         return reading.execute(sql).fetchall()
 
 
-def test_tables_columns_and_triggers_are_found_as_in_sqlite(ledger: LedgerPlace, postgres_url: str) -> None:
+def test_tables_columns_and_triggers_are_found_as_in_sqlite(
+    ledger: LedgerPlace, postgres_ledger_url: str
+) -> None:
     asked = (
         "SELECT type FROM sqlite_schema WHERE name IN ('usage', 'audit_workspace', 'audit_no_update', 'x')"
     )
@@ -35,12 +38,12 @@ def test_tables_columns_and_triggers_are_found_as_in_sqlite(ledger: LedgerPlace,
     assert read(ledger, triggers) == [(3,)]
     assert read(ledger, "SELECT 1 FROM pragma_table_info('audit') WHERE name = 'hash'") == [(1,)]
     assert read(ledger, "SELECT 1 FROM pragma_table_info('none')") == []
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    with psycopg.connect(postgres_ledger_url, autocommit=True) as owner:
         owner.execute("ALTER TABLE audit DISABLE TRIGGER audit_no_update")
     assert read(ledger, triggers) == [(2,)]
 
 
-def test_lines_are_appended_with_growing_numbers_only(ledger: LedgerPlace, postgres_url: str) -> None:
+def test_lines_are_appended_with_growing_numbers_only(ledger: LedgerPlace, postgres_ledger_url: str) -> None:
     with ledger.write() as writing:
         writing.execute(APPEND, (1, "0" * 64))
         writing.execute(APPEND, (3, "0" * 64))
@@ -52,7 +55,7 @@ def test_lines_are_appended_with_growing_numbers_only(ledger: LedgerPlace, postg
         "INSERT INTO audit SELECT * FROM audit",
         "INSERT INTO audit SELECT * FROM audit ON CONFLICT (number) DO UPDATE SET change = 'y'",
     )
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    with psycopg.connect(postgres_ledger_url, autocommit=True) as owner:
         for statement in refused:
             with pytest.raises(psycopg.IntegrityError, match="the audit log is append-only"):
                 owner.execute(statement)  # type: ignore[arg-type]

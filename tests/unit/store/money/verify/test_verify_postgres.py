@@ -26,23 +26,26 @@ DAMAGES = {
 }
 
 
-async def test_verification_finds_every_discrepancy(postgres_url: str, tmp_path: Path) -> None:
-    location = StoreLocation(tmp_path / "rates.db", postgres=postgres_url)
-    money, merging = PostgresMoney(SecretStr(postgres_url)), Transactions(SecretStr(postgres_url))
+async def test_verification_finds_every_discrepancy(postgres_ledger_url: str, tmp_path: Path) -> None:
+    location = StoreLocation(tmp_path / "rates.db", postgres=postgres_ledger_url)
+    money, merging = (
+        PostgresMoney(SecretStr(postgres_ledger_url)),
+        Transactions(SecretStr(postgres_ledger_url)),
+    )
     await money.check()
     await money.settle(settlement("a"))
     await money.hold(request("b"))
     for table in ("rollup_parts", "rollups_merged"):
         assert await location.discrepancies() == []
         for damage, found in DAMAGES.items():
-            with psycopg.connect(postgres_url, cursor_factory=psycopg.ClientCursor) as ledger:
+            with psycopg.connect(postgres_ledger_url, cursor_factory=psycopg.ClientCursor) as ledger:
                 ledger.execute(damage.format(table=table))  # type: ignore[arg-type]
                 lines = verify(PostgresLedger(ledger))
                 assert any(found in line for line in lines), (damage, lines)
                 ledger.rollback()
         assert not await merge(merging, "2026-11-22")
     [erase] = re.findall("^UPDATE usage .*;$", (ROOT / "docs/retention.md").read_text("utf-8"), re.MULTILINE)
-    with psycopg.connect(postgres_url) as ledger:
+    with psycopg.connect(postgres_ledger_url) as ledger:
         assert ledger.execute("UPDATE usage SET end_user = 'ann@example.com'").rowcount == 1
         assert ledger.execute(erase).rowcount == 1
         assert ledger.execute("SELECT end_user FROM usage").fetchall() == [(None,)]
