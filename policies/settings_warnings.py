@@ -34,6 +34,7 @@ type WarningKind = Literal[
     "console_closed",
     "console_password_common",
     "open_to_others",
+    "copies_stale",
 ]
 type WarningPlace = Literal["workspaces", "workspace", "providers", "models"]
 

@@ -14,11 +14,13 @@ import click
 
 from addon import VERSION
 from addon.commands.check_environment import find_checked_environment
+from addon.commands.fleet_copies import find_stale
 from addon.commands.options import conf_option, json_option
 from addon.settings.checked_files import CheckedFiles, check_files
 from addon.settings.errors import SettingsError
 from addon.settings.file_access import find_open_files
 from addon.settings.overview import FileWarning, Overview, find_file_warnings
+from addon.settings.settings import load_conf
 from addon.text.masking import mask_credentials
 from addon.text.table_formats import format_json
 from addon.text.unprintable import escape_unprintable
@@ -31,13 +33,16 @@ from addon.text.unprintable import escape_unprintable
 def check(conf_file: Path, *, as_json: bool, strict: bool) -> None:
     """Check all files as serve would load them, and show what would be served.
 
-    The exit status is 1 if any file has an error. Nothing is written, and no port or store is opened.
+    The exit status is 1 if any file has an error. Nothing is written, and no port or store is opened. Of workspace
+    files in the ledger, the copies are made the newest.
     """
     conf_file = conf_file.absolute()
     environment = find_checked_environment(conf_file, os.environ)
+    stale = _refresh(conf_file)
     checked = check_files(conf_file, environment.env)
     settings = checked.settings
     warnings = [*find_file_warnings(settings), *find_open_files(settings)] if settings else []
+    warnings += stale
     is_good = not checked.errors and not (strict and warnings)
     if as_json:
         report = _make_report(checked, warnings, is_good=is_good)
@@ -49,6 +54,17 @@ def check(conf_file: Path, *, as_json: bool, strict: bool) -> None:
         _print_report(checked, warnings, warning_name="error" if strict else "warning")
     if not is_good:
         sys.exit(1)
+
+
+def _refresh(conf_file: Path) -> list[FileWarning]:
+    """Make the copies of files in the ledger the newest. Return a warning where that can't be done."""
+    try:
+        conf = load_conf(conf_file)
+    except SettingsError:
+        return []  # The check itself says why.
+    if not conf.paths.are_workspaces_in_ledger or (fault := find_stale(conf)) is None:
+        return []
+    return [FileWarning("copies_stale", conf.paths.workspaces, "", fault)]
 
 
 def _make_report(checked: CheckedFiles, warnings: Sequence[FileWarning], *, is_good: bool) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The options of ``tollgate usage``: parse their values, and check that they make sense together."""
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -8,6 +9,7 @@ from typing import Final
 
 import click
 
+from addon.commands.fleet_copies import refresh_copies
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import SettingsError, shorten_name, suggest_name
 from addon.settings.settings import Settings, SettingsFiles
@@ -16,6 +18,7 @@ from addon.store.money.ledger import Ledger
 from addon.store.money.reports.call_filter import FAILED, Filter, is_status
 from addon.store.money.reports.names import find_names
 from addon.store.money.reports.totals import GROUPS
+from addon.store.protocol import StoreUnavailable
 
 LIMITS: Final = "limits"
 REFUSALS: Final = "refusals"
@@ -111,6 +114,9 @@ def check_names(conf_file: Path, conf: ProxyConf, ledger: Ledger, wanted: Filter
 
 def _find_configured(conf_file: Path, conf: ProxyConf, kind: str, workspace: str | None) -> set[str]:
     """Return the names that the settings have, none when they do not load."""
+    if conf.paths.are_workspaces_in_ledger:
+        with suppress(StoreUnavailable):  # Then there are no copies, and no names.
+            refresh_copies(conf)
     try:
         if kind == "workspace":
             return {file.stem for file in Sources().list_toml(conf.paths.workspaces)}

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from time import time
 from typing import Final
 
 from addon.edits.workspace_files import hash_content
@@ -28,6 +29,17 @@ class Copies:
         """Return which state of the ledger the files are copies of, None where that is not known."""
         with suppress(OSError, ValueError, TypeError):
             return Version(*json.loads((self.folder / _STATE).read_text(encoding="utf-8")))
+        return None
+
+    def confirm(self, version: Version) -> None:
+        """Note that the ledger is in the state ``version`` now, if the copies are those of it. Raises OSError."""
+        if self.read_state() == version:
+            os.utime(self.folder / _STATE)
+
+    def find_age_s(self) -> float | None:
+        """Return how long ago the copies were last known to be those of the ledger; None where that is not known."""
+        with suppress(OSError):
+            return max(0.0, time() - (self.folder / _STATE).stat().st_mtime)
         return None
 
     def find_missing(self, digests: Mapping[str, str]) -> list[str]:
@@ -118,6 +130,7 @@ def refresh(place: LedgerPlace, copies: Copies, *, must_check: bool = False) -> 
     with place.read() as ledger:
         version = read_version(ledger)
         if copies.read_state() == version and not must_check:
+            copies.confirm(version)
             return
         digests, texts = read_missing(ledger, copies)
     copies.forget_lower(version)

@@ -103,11 +103,14 @@ class Follower:
 
     async def _look(self, transactions: Transactions) -> None:
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._described_s >= DESCRIBE_S:
+        must_describe = now_s - self._described_s >= DESCRIBE_S
+        if must_describe:
             await self._publish(transactions, self._describe())
             self._described_s = now_s
         [[row]] = await transactions.read(Statement(tables.VERSION))
         version = Version(*row)
+        if must_describe and self._copies:
+            await self._run(self._copies.confirm, version)
         if version == self._known and now_s - self._owners_s < OWNERS_S:
             return
         if version != self._known and self._copies:

@@ -6,7 +6,6 @@ docs/configuration.md, "Edits".
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,8 @@ from typing import NamedTuple
 from addon.settings.errors import Entry, Problem, SettingsError, join_errors, join_key_path
 from addon.settings.fleet_keys import FleetKeys, turn_off
 from addon.settings.last_good import LastGood
-from addon.settings.parsed_text import ParsedText, describe_fault, find_hashes, parse_text
+from addon.settings.loaded_file import LoadedFile, load_file
+from addon.settings.parsed_text import ParsedText, find_hashes, parse_text
 from addon.settings.secrets import Secrets
 from addon.settings.shared_settings import SharedSettings
 from addon.settings.sources import FileCopy, Sources
@@ -22,7 +22,6 @@ from addon.settings.workspace_builder import (
     duplicate_hash_error,
     remove_keys,
     resolve_last_good,
-    resolve_workspace,
 )
 from addon.settings.workspace_schema import KeyTable, WorkspaceTable
 from policies.key_claims import SettledClaims, settle_claims
@@ -38,22 +37,6 @@ class ServedText(NamedTuple):
     revoked: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class _WorkspaceFile:
-    """A workspace file with its workspace or its error, and the versions of all files that it was loaded from.
-
-    ``error`` is not set for a key that another workspace has. ``stopgap`` is served where there is no last good text.
-    """
-
-    file: Path
-    shared: SharedSettings
-    versions: Mapping[Path, int]
-    parsed: ParsedText | None = None
-    workspace: Workspace | None = None
-    error: SettingsError | None = None
-    stopgap: Workspace | None = None
-
-
 class WorkspaceFiles:
     """The workspace files of one gateway, with all their ``errors``.
 
@@ -65,7 +48,7 @@ class WorkspaceFiles:
         self._sources = sources
         self.last_good = last_good
         self._shared: SharedSettings | None = None
-        self._files: dict[str, _WorkspaceFile] = {}
+        self._files: dict[str, LoadedFile] = {}
         self._parsed_last_good: dict[str, ParsedText] = {}
         self._last_good_versions: Mapping[Path, int] = {}
         self._broken: frozenset[str] = frozenset()
@@ -167,26 +150,8 @@ class WorkspaceFiles:
         self._shared = shared
         return shared
 
-    def _load(self, file: Path, shared: SharedSettings) -> _WorkspaceFile:
-        before = self._files.get(file.stem)
-        if before and before.shared is shared and self._sources.is_current(before.versions):
-            return before
-        parsed = None
-        with self._sources.record_versions() as versions:
-            try:
-                text = self._sources.read(file)
-                known = before.parsed if before else None
-                parsed = known if known and known.text == text else parse_text(file, text)
-                secrets = Secrets(self._env, self._sources, shared.conf.paths.master_keys)
-                workspace = resolve_workspace(parsed.served_table, file, shared, secrets)
-            except Exception as error:  # noqa: BLE001  (no file of one customer may stop the others)
-                found = describe_fault(error, file)
-                if parsed and parsed.table and parsed.error:
-                    found = join_errors([*parsed.error.all, *found.all])
-                return _WorkspaceFile(file, shared, versions, parsed, error=found)
-        if parsed.error:
-            return _WorkspaceFile(file, shared, versions, parsed, error=parsed.error, stopgap=workspace)
-        return _WorkspaceFile(file, shared, versions, parsed, workspace)
+    def _load(self, file: Path, shared: SharedSettings) -> LoadedFile:
+        return load_file(file, shared, self._files.get(file.stem), self._env, self._sources)
 
     def _find_last_good(self, name: str) -> ParsedText | None:
         """Return the last good text of a workspace."""
@@ -244,12 +209,12 @@ class WorkspaceFiles:
         self.served, self.texts = served, texts
         return errors
 
-    def _find_current(self, file: _WorkspaceFile) -> Workspace | None:
+    def _find_current(self, file: LoadedFile) -> Workspace | None:
         """Return the workspace of the file as it is now, None when the last good text counts."""
         is_stopgap = file.stopgap and self.last_good.text(file.file.stem) is None
         return file.stopgap if is_stopgap else file.workspace
 
-    def _resolve_last_good(self, table: WorkspaceTable, file: _WorkspaceFile) -> Workspace:
+    def _resolve_last_good(self, table: WorkspaceTable, file: LoadedFile) -> Workspace:
         secrets = Secrets(self._env, self._sources, file.shared.conf.paths.master_keys)
         return resolve_last_good(table, file.file, file.shared, secrets, self.served.get(file.file.stem))
 
