@@ -8,26 +8,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from rig.commands import run_alone
 from rig.ledger_files import FleetMachine, put_files, through
-from rig.places import make_postgres_place
 from rig.tcp_links import TcpLink, TcpLinks
+
+from addon.store.money.postgres.ledger import PostgresPlace
 
 ENV = {"CONSOLE": "a long pass phrase", "OPENAI_KEY": "sk-obviously-fake", "GROQ_KEY": "sk-obviously-fake"}
 
 
 @pytest.fixture
-def link(postgres_url: str) -> Iterator[TcpLink]:
+def link(postgres_ledger_url: str) -> Iterator[TcpLink]:
     with TcpLinks() as links:
-        yield links.link(int(postgres_url.rpartition(":")[2].partition("/")[0]))
+        yield links.link(int(postgres_ledger_url.rpartition(":")[2].partition("/")[0]))
 
 
 @pytest.fixture
-def machine(tmp_path: Path, postgres_url: str, link: TcpLink) -> FleetMachine:
+def machine(tmp_path: Path, postgres_ledger_url: str, link: TcpLink) -> FleetMachine:
     """A machine with a copy of acme, after which another has added beta."""
-    place = make_postgres_place(postgres_url)
+    place = PostgresPlace(SecretStr(postgres_ledger_url))
     put_files(place, "acme")
-    made = FleetMachine(tmp_path / "one", through(postgres_url, link.port), ENV)
+    made = FleetMachine(tmp_path / "one", through(postgres_ledger_url, link.port), ENV)
     put_files(place, "beta")
     return made
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from rig.ledger_files import FleetMachine, put_files, text_in, through
-from rig.places import make_postgres_place
 from rig.settings_files import HASH_A
 from rig.tcp_links import TcpLink, TcpLinks
 
@@ -22,6 +22,7 @@ from addon.console.changes.waiting import PendingChange
 from addon.edits.workspace_files import Write
 from addon.settings.api_keys import hash_key
 from addon.store.money.ledger import LedgerPlace
+from addon.store.money.postgres.ledger import PostgresPlace
 from unit.console.changes.conftest import ENV
 from unit.console.changes.test_maker import AT_ACME, CI, REQUESTER, make
 
@@ -30,24 +31,26 @@ OPENAI = {**AT_ACME, "provider": "OPENAI"}
 
 
 @pytest.fixture
-def place(postgres_url: str) -> LedgerPlace:
-    made = make_postgres_place(postgres_url)
+def place(postgres_ledger_url: str) -> LedgerPlace:
+    made = PostgresPlace(SecretStr(postgres_ledger_url))
     put_files(made, "acme", "beta")
     return made
 
 
 @pytest.fixture
-def link(postgres_url: str) -> Iterator[TcpLink]:
+def link(postgres_ledger_url: str) -> Iterator[TcpLink]:
     """The way of the second machine to PostgreSQL."""
     with TcpLinks() as links:
-        yield links.link(int(postgres_url.rpartition(":")[2].partition("/")[0]))
+        yield links.link(int(postgres_ledger_url.rpartition(":")[2].partition("/")[0]))
 
 
 @pytest.fixture
-def machines(tmp_path: Path, postgres_url: str, place: LedgerPlace, link: TcpLink) -> list[FleetMachine]:
+def machines(
+    tmp_path: Path, postgres_ledger_url: str, place: LedgerPlace, link: TcpLink
+) -> list[FleetMachine]:
     return [
-        FleetMachine(tmp_path / "first", postgres_url, ENV),
-        FleetMachine(tmp_path / "second", through(postgres_url, link.port), ENV),
+        FleetMachine(tmp_path / "first", postgres_ledger_url, ENV),
+        FleetMachine(tmp_path / "second", through(postgres_ledger_url, link.port), ENV),
     ]
 
 

@@ -119,8 +119,8 @@ def test_a_read_ends_in_time_and_when_nobody_waits(place: LedgerPlace, is_left: 
         assert ledger.execute("SELECT count(*) FROM usage").fetchone() == (0,)
 
 
-def test_a_bounded_place_ends_what_takes_too_long(postgres_url: str) -> None:
-    place = make_postgres_place(postgres_url).bounded(0.2)
+def test_a_bounded_place_ends_what_takes_too_long(postgres_ledger_url: str) -> None:
+    place = PostgresPlace(SecretStr(postgres_ledger_url)).bounded(0.2)
     for opened in (place.read(), place.write()):
         with pytest.raises(StoreUnavailable, match="does not answer in time"), opened as ledger:
             ledger.execute(ENDLESS).fetchall()
