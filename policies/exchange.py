@@ -79,6 +79,7 @@ class Exchange(Struct, frozen=True):
     | ``answered_by`` | the attempt, from 1, whose failure is the client's answer, where it is not the last one |
     | ``trace`` | the trace that the client's request belongs to |
     | ``client_request_id`` | the client's own id of the call, without credentials |
+    | ``tags`` | ``metadata`` of the request as JSON, without credentials |
     """
 
     id: str
@@ -89,6 +90,7 @@ class Exchange(Struct, frozen=True):
     key: Key = NO_KEY
     requested_model: str | None = None
     end_user: str | None = None
+    tags: str | None = None
     stream: bool = False
     route: Route = NO_ROUTE
     target: Target = NO_TARGET
@@ -125,9 +127,11 @@ class Exchange(Struct, frozen=True):
             raise self._illegal_move(Stage.ADMITTED)
         return replace(self, stage=Stage.ADMITTED)
 
-    def with_request(self, requested_model: str | None, end_user: str | None, *, stream: bool) -> Self:
+    def with_request(
+        self, requested_model: str | None, end_user: str | None, tags: str | None = None, *, stream: bool
+    ) -> Self:
         """Return the same call with the facts of its body that the ledger row has."""
-        return replace(self, requested_model=requested_model, end_user=end_user, stream=stream)
+        return replace(self, requested_model=requested_model, end_user=end_user, tags=tags, stream=stream)
 
     def with_route(self, route: Route) -> Self:
         """Return the same call with ``route``, at ``ROUTED`` or later. It replaces a route that no attempt has used."""
@@ -292,5 +296,6 @@ class Exchange(Struct, frozen=True):
             "service_tier": usage.service_tier,
             "price_set": prices and prices.hash,
             "platform_key": target.platform_key,
+            "tags": self.tags,
             PRICE_SET_CONTENT: prices and prices.content,
         }

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from addon.calls.chat_schema import FORWARDED, KNOWN, validate
+from addon.calls.chat_schema import FORWARDED, KNOWN, METADATA, validate
 from addon.text.json_decode import decode_large_object
 from addon.text.large_strings import LargeStrings
 from policies.estimate import estimate_prompt_tokens
@@ -34,7 +34,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     | ``include_usage`` | that of ``stream_options`` |
     | ``end_user`` | ``user``, which is also among ``fields`` |
     | ``fields`` | the other fields of the contract that are set, with the client's values |
-    | ``extras`` | all other keys of the body |
+    | ``extras`` | all other keys of the body, ``metadata`` among them |
     | ``large`` | the rest of each ``LargeText`` in ``fields`` and ``extras`` |
     """
 
@@ -47,6 +47,12 @@ class ChatRequest(Struct, frozen=True, gc=False):
     extras: Mapping[str, Any]
     large: LargeStrings | None = None
     body_bytes: int = 0
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Return the client's own names for the call."""
+        found: Mapping[str, str] = self.extras.get(METADATA, {})
+        return found
 
     def sendable(self, family: Family) -> Mapping[str, Any]:
         """Return the fields that may be sent to a model of ``family``, before ``sanitize``."""

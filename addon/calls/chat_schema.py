@@ -1,11 +1,11 @@
 """The schema of a chat request: the tables of the contract, and the messages about invalid fields. Pure.
 
-Source: contract, "Chat request body" and "Message object".
+Source: contract, "Chat request body" and "Message object"; of ``metadata`` OpenAI, "Create chat completion".
 """
 
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Required, TypedDict, cast
+from typing import Annotated, Any, Final, Literal, Required, TypedDict, cast
 
 from pydantic import (
     AfterValidator,
@@ -30,6 +30,12 @@ MAX_EXPLAINED_FAILURES = 20
 """The number of invalid fields that are listed with their errors. The others are listed by name only."""
 # Validation stops here: the errors of ten million wrong elements would take gigabytes.
 MAX_FOUND_FAILURES = 1_000
+
+METADATA: Final = "metadata"
+"""The client's own tags of a call. They are checked as the contract's fields are, and sent where a family has them."""
+MAX_TAGS: Final = 16
+MAX_TAG_NAME_CHARS: Final = 64
+MAX_TAG_CHARS: Final = 512
 
 
 class _Object(BaseModel):
@@ -80,6 +86,24 @@ def _check_logit_bias(value: Any) -> Any:
         return value
     raise PydanticCustomError("logit_bias", "Input should be an object whose values are numbers")
 
+
+def _check_metadata(value: Any) -> Any:
+    if (
+        isinstance(value, dict)
+        and len(value) <= MAX_TAGS
+        and all(
+            len(name) <= MAX_TAG_NAME_CHARS and isinstance(tag, str) and len(tag) <= MAX_TAG_CHARS
+            for name, tag in value.items()
+        )
+    ):
+        return value
+    raise PydanticCustomError("metadata", _METADATA_WORDS)
+
+
+_METADATA_WORDS: Final = (
+    f"Input should be an object of at most {MAX_TAGS} strings, each of at most {MAX_TAG_CHARS} characters,"
+    f" with names of at most {MAX_TAG_NAME_CHARS}"
+)
 
 _Counted = WrapValidator(_counted)
 _Text = Annotated[str, Field(min_length=1)]
@@ -168,12 +192,13 @@ class _Body(TypedDict, total=False):
     stream_options: _StreamOptions
     logit_bias: Annotated[Any, AfterValidator(_check_logit_bias)]
     user: str
+    metadata: Annotated[Any, AfterValidator(_check_metadata)]
 
 
 # Pydantic validates a dictionary in half the time of a model.
 _validate = TypeAdapter(_Body).validator.validate_python
 _PLAIN_ROLES = frozenset({"system", "user", "assistant"})
-KNOWN = frozenset(_Body.__annotations__)
+KNOWN = frozenset(_Body.__annotations__) - {METADATA}
 FORWARDED = KNOWN - RESERVED
 
 

@@ -16,6 +16,7 @@ from addon.calls.dropped_fields import format_dropped_header, list_dropped
 from addon.dialects import DIALECTS
 from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
+from addon.text.tags import recordable_tags
 from policies.completion_cap import find_completion_cap, find_window_cap
 from policies.exchange import Exchange
 from policies.field_change import FieldChange
@@ -39,6 +40,7 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
     call.exchange = call.exchange.with_request(
         None if model is None else recordable(model),
         None if end_user is None else recordable(end_user),
+        recordable_tags(chat.metadata) if chat.extras else None,
         stream=chat.stream,
     )
 

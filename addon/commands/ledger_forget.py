@@ -38,7 +38,7 @@ from addon.store.money.reports.names import find_recorded_workspaces
 @click.option("--apply", "is_applied", is_flag=True, help="Do it; without it, count the calls.")
 @conf_option
 def forget(workspace: str, user: str, files: tuple[Path, ...], is_applied: bool, conf_file: Path) -> None:
-    """Empty what names a user in the calls of the ledger and of archives: end_user and client_request_id.
+    """Empty what names a user in the calls of the ledger and of archives: end_user, client_request_id and tags.
 
     Costs and sums stay. The line of the audit log does not name the user.
     """
@@ -75,5 +75,5 @@ def forget(workspace: str, user: str, files: tuple[Path, ...], is_applied: bool,
 def _describe(is_applied: bool, calls: int) -> str:
     if not calls:
         return "no call names this user"
-    emptied = " and ".join(EMPTIED)
+    emptied = f"{', '.join(EMPTIED[:-1])} and {EMPTIED[-1]}"
     return f"{emptied} were emptied" if is_applied else f"--apply empties {emptied}"

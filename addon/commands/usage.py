@@ -51,7 +51,7 @@ from addon.store.money.reports.totals import GROUPS
     metavar="NAME[,NAME]",
     callback=parse_by_option,
     shell_complete=complete_by_option,
-    help=f"Only totals by one or two of {', '.join(GROUPS)}, or only {REFUSALS} or {LIMITS}."
+    help=f"Only totals by one or two of {', '.join(GROUPS)} and tag:NAME, or only {REFUSALS} or {LIMITS}."
     " Without it: recent calls, totals, refusals and limits.",
 )
 @click.option(

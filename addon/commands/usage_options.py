@@ -19,6 +19,7 @@ from addon.store.money.reports.call_filter import FAILED, Filter, is_status
 from addon.store.money.reports.names import find_names
 from addon.store.money.reports.totals import GROUPS
 from addon.store.protocol import StoreUnavailable
+from policies.tags import TAG, is_tag
 
 LIMITS: Final = "limits"
 REFUSALS: Final = "refusals"
@@ -51,14 +52,20 @@ def parse_moment_option(context: click.Context, option: click.Parameter, text: s
 
 
 def parse_by_option(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
-    """Return one or two of ``GROUPS``, separated by a comma, or ``LIMITS`` or ``REFUSALS``."""
+    """Return one or two of ``GROUPS`` or tags, separated by a comma, or ``LIMITS`` or ``REFUSALS``."""
     if text is None or text in (LIMITS, REFUSALS):
         return text
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if part in (LIMITS, REFUSALS):
             raise click.BadParameter(f'"{part}" takes no second name', context, option)
-        if part not in GROUPS:
+        if part.startswith(TAG) and not is_tag(part):
+            raise click.BadParameter(
+                "the name of a tag has 1 to 64 letters, digits, blanks and characters of _.:@+-",
+                context,
+                option,
+            )
+        if part not in GROUPS and not is_tag(part):
             known = [*GROUPS, LIMITS, REFUSALS] if len(parts) == 1 else GROUPS
             raise click.BadParameter(
                 f'unknown "{shorten_name(part)}"{suggest_name(part, known)}', context, option

@@ -25,6 +25,7 @@ from addon.store.money.reports.report import (
     find_totals,
     ledger_counters,
 )
+from addon.store.money.reports.totals import columns_of
 from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.store.protocol import StoreUnavailable
 from addon.text.table import Table
@@ -70,7 +71,7 @@ class UsageReader:
         """Return the archived months whose calls these tables lack."""
         if by in (LIMITS, REFUSALS):
             return Missing([], [], in_sums=False)
-        in_sums = find_missing_in_sums(self._ledger, self._wanted)
+        in_sums = find_missing_in_sums(self._ledger, self._wanted, columns_of(by) if by else ())
         is_full = tables.recent is None or len(tables.recent.rows) >= (self._most or RECENT_ROWS)
         if in_sums.months or is_full:
             return in_sums

@@ -62,7 +62,18 @@ def test_a_call_is_one_ledger_row_with_its_request_id(
         "client_request_id": None,
         "price_set": sha256(PRICES.encode()).hexdigest()[:32],
         "platform_key": 1,
+        "tags": None,
     }
+
+
+def test_the_metadata_of_a_request_is_kept_without_credentials_and_not_sent(
+    chat: Chat, gateway: Gateway, upstream: Upstream
+) -> None:
+    answer = chat(metadata={"team": "search", "A": "sk-1234567890abcdef"})
+    assert answer.headers["x-gateway-dropped"] == "metadata"
+    assert "metadata" not in upstream.last.json()
+    row = gateway.wait_for_row(answer.headers["x-request-id"])
+    assert row["tags"] == '{"A":"***","team":"search"}'
 
 
 def test_cached_tokens_cost_the_cached_price(chat: Chat, gateway: Gateway, upstream: Upstream) -> None:

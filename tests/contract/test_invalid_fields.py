@@ -50,6 +50,7 @@ WRONG: list[tuple[str, Any]] = [
     ("stream", "yes"),
     ("stream", 1),
     ("logit_bias", [1]),
+    ("metadata", {"a": 1}),
     ("user", 5),
 ]
 

@@ -19,6 +19,7 @@ from addon.store.money.postgres.money import PostgresMoney
 from addon.store.money.sqlite.money import SqliteMoney
 from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.protocol import Settlement, WalletEntry
+from addon.text.tags import recordable_tags
 from policies.prices import Prices
 from rig.ledger import make_priced_row, make_row
 from rig.stores import request
@@ -78,6 +79,7 @@ def _rows(number: int) -> Iterator[dict[str, Any]]:
             "cached_tokens": random.choice([None, 0, 3]),
             "client_request_id": random.choice([None, *ODD]),
         }
+        row["tags"] = random.choice([None, recordable_tags({"team": random.choice(ODD), "a b": "\0x\ud800"})])
         row |= {"stream": place % 2, "fallback": place % 5 == 0, "attempts": 2 if place % 5 == 0 else 1}
         if place % 6 == 0:
             row |= {"status": random.choice([200, 400, 429, 503]), "error_code": random.choice(["a_b", *ODD])}

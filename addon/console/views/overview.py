@@ -9,7 +9,7 @@ from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
 from addon.console.views.overview_budgets import load_budgets
 from addon.console.views.overview_providers import load_providers
-from addon.console.views.overview_spend import SPLITS, choose_step, load_spend
+from addon.console.views.overview_spend import SPLITS, choose_step, load_spend, parse_split
 from addon.settings.errors import describe_error
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.figures import PERCENTILES, Figures, Groups, merge_groups, rank, read_figures
@@ -28,7 +28,7 @@ TOP: Final = (*SUMS, "error_rate")
 def load_overview(reading: Reading) -> View:
     """Return the figures of the wanted time, next to those of the time before."""
     time = TimeRange.parse(reading.query, reading.now)
-    by = reading.query.choice("by", SPLITS, "model")
+    by = parse_split(reading.query)
     wanted, before = make_filter(reading, time), make_filter(reading, time.before())
     by_provider = read_figures(reading.ledger, ("provider",), wanted, has_distributions=True)
     by_model = read_figures(reading.ledger, ("model_slug",), wanted, choose_step(time))
@@ -59,6 +59,7 @@ def load_overview(reading: Reading) -> View:
         "before": tables["figures"].records()[1],
         "filters": _list_filters(reading),
         "filter_names": NAME_FILTERS,
+        "splits": SPLITS if by in SPLITS else (*SPLITS, by),
     }
     return View(tables, values, shown)
 

@@ -3,29 +3,33 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import quote, urlencode
 
 from addon.console import display
 from addon.console.charts.stacked_bars import Series, StackedBars, draw_stacked_bars
+from addon.console.query import ParameterError, Query
 from addon.console.time_range import PARAMETERS as TIMES
 from addon.console.time_range import TimeRange
 from addon.console.view import Reading
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.figures import STEPS_S, Groups, Step, merge_groups, rank, read_figures
 from addon.text.table import Table
+from policies.tags import is_tag
 
-type Split = Literal["model", "key", "workspace"]
-
-SPLITS: Final[tuple[Split, ...]] = ("model", "key", "workspace")
-_COLUMNS: Final[Mapping[Split, tuple[str, ...]]] = {
+SPLITS: Final = ("model", "key", "workspace", "user")
+_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "model": ("model_slug",),
     "key": ("workspace", "key_id"),
     "workspace": ("workspace",),
+    "user": ("end_user",),
 }
+_FILTERS: Final[Mapping[str, tuple[str, ...]]] = {"key": ("workspace", "key"), "user": ("end_user",)}
 LARGEST: Final = 6
 """How many names have a colour of their own. All others are one."""
 OTHER: Final = "other"
+NONE: Final = "none"
+"""The name of calls that have no user, or lack a tag."""
 
 _STEPS: Final[Sequence[tuple[timedelta, Step]]] = (
     (timedelta(hours=3), "5min"),
@@ -53,21 +57,33 @@ def choose_step(time: TimeRange) -> Step:
     return next((step for length, step in _STEPS if time.length <= length), "day")
 
 
-def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: Split, by_model: Groups) -> Spend:
+def parse_split(query: Query) -> str:
+    """Return what the spend is split by: one of ``SPLITS``, or ``tag:NAME``. Raises ParameterError."""
+    by = query.text("by") or "model"
+    if by not in SPLITS and not is_tag(by):
+        raise ParameterError("by", f"must be one of {', '.join(SPLITS)}, or tag:NAME")
+    return by
+
+
+def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: str, by_model: Groups) -> Spend:
     """Return the spend of each step. ``by_model`` has the figures by step and model."""
-    step, names = choose_step(time), _COLUMNS[by]
+    step, names = choose_step(time), _COLUMNS.get(by, (by,))
     groups = by_model if by == "model" else read_figures(reading.ledger, names, wanted, step)
     begins = _list_begins(time, step)
     spent, calls = _add_up(groups, begins, _find_largest(groups, names))
     table = _make_table(begins, names, spent, calls)
     given = reading.query.given()
     series = [
-        Series(" · ".join(name) or OTHER, amounts, _make_url(given, by, name), is_rest=not name)
+        Series(_name_series(name), amounts, _make_url(given, by, name), is_rest=not name)
         for name, amounts in spent.items()
     ]
     title = f"Spend by {by}, {time.begin:%Y-%m-%d %H:%M} to {time.end:%Y-%m-%d %H:%M} UTC"
     chart = draw_stacked_bars("spend", title, begins, time.end, series, display.money)
     return Spend(table, names, step, chart)
+
+
+def _name_series(name: Sequence[str]) -> str:
+    return (" · ".join(name) or NONE) if name else OTHER
 
 
 def _find_largest(groups: Groups, names: Sequence[str]) -> Sequence[tuple[str, ...]]:
@@ -106,11 +122,11 @@ def _make_table(begins: Sequence[datetime], names: Sequence[str], spent: _Amount
     return Table(("begins_at", *names, "calls", "retail_nanousd"), rows)
 
 
-def _make_url(given: Mapping[str, str], by: Split, name: Sequence[str]) -> str:
+def _make_url(given: Mapping[str, str], by: str, name: Sequence[str]) -> str:
     """Return the URL of what a name in the legend is about, with the time and the filters of this page."""
-    if not name:
+    if not any(name) or is_tag(by):
         return ""
-    filters = ("workspace", "key") if by == "key" else (by,)
+    filters = _FILTERS.get(by, (by,))
     kept = {one: value for one, value in given.items() if one != "by"} | dict(zip(filters, name, strict=True))
     if by != "workspace":
         return f"/calls?{urlencode(kept)}"

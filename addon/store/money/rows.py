@@ -50,6 +50,7 @@ USAGE = Table(
         *PRICED_COLUMNS,
         "price_set",
         "platform_key",
+        "tags",
     ),
 )
 
@@ -67,6 +68,7 @@ _LATER_COLUMNS = {
     **dict.fromkeys(PRICED_COLUMNS),
     "price_set": NOT_KEPT,
     "platform_key": None,
+    "tags": None,
     PRICE_SET_CONTENT: None,
 }
 

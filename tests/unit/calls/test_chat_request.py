@@ -92,6 +92,32 @@ def test_a_null_is_an_absent_field(field: str) -> None:
     assert structs.replace(with_null, body_bytes=without.body_bytes) == without
 
 
+METADATA: dict[str, list[Any]] = {
+    "good": [{}, {"a": "b"}, {"n" * 64: "é" * 512}, {str(n): "" for n in range(16)}],
+    "bad": [
+        *([], "x", {"a": 1}, {"a": None}, {"a": {}}, {"n" * 65: ""}, {"a": "x" * 513}),
+        *({"a": "😀" * 3_000}, {str(n): "" for n in range(17)}),
+    ],
+}
+
+
+@pytest.mark.parametrize("value", METADATA["good"])
+def test_metadata_is_no_field_of_the_contract_and_kept(value: Any) -> None:
+    request = parse_chat_request(encoded(metadata=value))
+    assert (request.metadata, request.extras) == (value, {"metadata": value})
+
+
+@pytest.mark.parametrize("value", METADATA["bad"])
+def test_bad_metadata_is_refused_without_its_texts(value: Any) -> None:
+    refusal = refused(encoded(metadata=value, temperature="x"))
+    assert refusal.code == "validation_failed"
+    assert refusal.message.endswith(
+        "metadata: Input should be an object of at most 16 strings, each of at most 512 characters,"
+        " with names of at most 64"
+    )
+    assert refused(encoded(metadata=value)).param == "metadata"
+
+
 # --- messages ------------------------------------------------------------------------------------------------
 
 MESSAGES: dict[str, tuple[list[Any], list[Any]]] = {

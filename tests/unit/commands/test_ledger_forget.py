@@ -24,6 +24,7 @@ from addon.store.money.reports.calls_by_id import find_client_calls
 from addon.store.money.reports.report import open_report
 
 ANN, BEN = USERS
+EMPTIED = "end_user, client_request_id and tags"
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def conf(tmp_path: Path) -> Path:
     with second_connection(path_of(made)) as other:
         other.execute("UPDATE usage SET end_user = ? WHERE rowid % 3 = 0", (BEN,))
         other.execute("UPDATE usage SET client_request_id = end_user || '/' || rowid")
+        other.execute("UPDATE usage SET tags = json_object('mail', end_user)")
     (tmp_path / "archive").mkdir()
     return made
 
@@ -57,7 +59,7 @@ def test_without_apply_the_calls_are_only_counted(conf: Path) -> None:
     before = read_calls(path_of(conf))
     shown = forget(conf)
     assert (shown.exit_code, shown.stderr) == (0, "")
-    assert shown.stdout == f"15 calls in {path_of(conf)}\n--apply empties end_user and client_request_id\n"
+    assert shown.stdout == f"15 calls in {path_of(conf)}\n--apply empties {EMPTIED}\n"
     assert read_calls(path_of(conf)) == before
     assert read_actions(path_of(conf)) == []
 
@@ -66,11 +68,12 @@ def test_what_names_the_user_is_gone_and_the_sums_stay(conf: Path) -> None:
     path, sums = path_of(conf), read_sums(path_of(conf))
     calls = {call["id"]: call for call in read_calls(path)}
     done = forget(conf, "--apply")
-    assert done.stdout == f"15 calls in {path}\nend_user and client_request_id were emptied\n"
+    assert done.stdout == f"15 calls in {path}\n{EMPTIED} were emptied\n"
     assert read_sums(path) == sums
     for call in read_calls(path):
         was = calls[call["id"]]
-        emptied = {"end_user": None, "client_request_id": None} if was["end_user"] == BEN else {}
+        names = ("end_user", "client_request_id", "tags")
+        emptied = dict.fromkeys(names) if was["end_user"] == BEN else {}
         assert call == was | emptied
     with open_report(path) as connection:
         assert find_client_calls(connection, f"{BEN}/3", 9).calls.rows == []

@@ -27,7 +27,7 @@ from addon.store.money.sqlite.migrations import migrate
 from addon.store.money.sums.rollup_schema import AFTER_ALL
 from addon.store.money.sums.step_pace import StepPace
 
-EMPTIED: Final = ("end_user", "client_request_id")
+EMPTIED: Final = ("end_user", "client_request_id", "tags")
 """The columns that may name a person. The table of clients' ids follows by its triggers."""
 
 _FIND: Final = "SELECT id FROM usage WHERE workspace = ? AND end_user = ?"

@@ -263,7 +263,7 @@ def translate(sql: str) -> str:
     return _MARK.sub(_mark, sql)
 
 
-_MARK: Final = re.compile(r"'[^']*'|\?|(?<!:):([a-z_]+)|%")
+_MARK: Final = re.compile(r"""'[^']*'|"[^"]*"|\?|(?<!:):([a-z_]+)|%""")
 
 
 def _mark(found: re.Match[str]) -> str:

@@ -174,7 +174,13 @@ class Migration(NamedTuple):
     min_reader: int = 1
 
 
-MIGRATIONS: Final = (Migration(SCHEMA),)
+_TAGS: Final = (
+    # Calls wait for who waits for a report that reads ``usage``. So nobody waits for long.
+    "SET LOCAL lock_timeout = 1000",
+    f"ALTER TABLE usage ADD COLUMN tags {_TEXT}",
+)
+
+MIGRATIONS: Final = (Migration(SCHEMA), Migration(_TAGS))
 """The migrations, numbered from 1 on. A released one is never edited; a new one follows it."""
 
 

@@ -1,11 +1,12 @@
 """Reports of calls that are no longer here: which months lack, and which calls a file has already."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from addon.store.money.archives.archives import find_archives, has_archives
 from addon.store.money.ledger import Ledger
 from addon.store.money.reports.call_filter import Filter
-from addon.store.money.reports.sum_sources import DAYS, ROWS, split_time
+from addon.store.money.reports.sum_sources import DAYS, ROWS, needs_rows, split_time
 from addon.store.money.sums.rollup_schema import AFTER_ALL
 
 
@@ -28,10 +29,15 @@ def find_missing(ledger: Ledger, since: str | None, until: str | None) -> Missin
     return Missing([one.month for one in found], [one.file for one in found], in_sums=False)
 
 
-def find_missing_in_sums(ledger: Ledger, wanted: Filter) -> Missing:
-    """Return the archived months whose calls the sums of a report need: a part of an hour, or what no sums have."""
+def find_missing_in_sums(ledger: Ledger, wanted: Filter, names: Iterable[str] = ()) -> Missing:
+    """Return the archived months whose calls the sums of a report need: a part of an hour, or what no sums have.
+
+    ``names`` are the columns that calls are grouped by.
+    """
     parts = [
-        part for part in split_time(ledger, wanted, DAYS) if part.source is ROWS and part.begin < part.end
+        part
+        for part in split_time(ledger, wanted, DAYS, of_rows=needs_rows(names))
+        if part.source is ROWS and part.begin < part.end
     ]
     found = [find_missing(ledger, part.begin, part.end) for part in parts]
     files = {month: file for one in found for month, file in zip(one.months, one.files, strict=True)}

@@ -20,6 +20,7 @@ from addon.store.money.reports.sum_sources import (
     Source,
     find_days,
     find_hours,
+    needs_rows,
     split_time,
 )
 
@@ -94,7 +95,7 @@ def read_figures(
     needed = [*names, *wanted.columns()]
     days = find_days(needed, has_distributions=has_distributions) if step in (None, "day") else None
     hours = find_hours(needed, has_distributions=has_distributions)
-    parts: Iterable[Part] = split_time(ledger, wanted, days, hours)
+    parts: Iterable[Part] = split_time(ledger, wanted, days, hours, of_rows=needs_rows(names))
     if step == "5min":
         parts = [Part(ROWS, wanted.since or "", wanted.until or "~")]
     for part in parts:

@@ -10,6 +10,7 @@ from addon.store.money.ledger import Ledger
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.sums.rollup_schema import AFTER_ALL, bucket_of
 from addon.store.money.sums.rollups import DAY_DIGITS, HOUR_DIGITS, Progress, read_progress
+from policies.tags import TAG
 
 SUMS: Final = (
     "calls",
@@ -41,6 +42,8 @@ class Source(NamedTuple):
 
         It is an expression: else SQLite reads all of an index in the order of the groups, for the rows of a short time.
         """
+        if name.startswith(TAG):
+            return f"coalesce(json_extract(tags, '$.\"{name.removeprefix(TAG)}\"'), '')"
         return self.columns.get(name) or f"coalesce({name}, '')"
 
 
@@ -78,6 +81,11 @@ MODEL_DAYS: Final = Source("model_days", "day", _MODEL, {}, _KEPT_SMALL, _LISTED
 KEY_HOURS: Final = Source("key_hours", "hour", _KEY, _DAY_OF_HOUR, _KEPT_SMALL, {})
 
 
+def needs_rows(names: Iterable[str]) -> bool:
+    """Return whether only rows can be grouped by all of ``names``: no sums tell users and tags apart."""
+    return any(name == "end_user" or name.startswith(TAG) for name in names)
+
+
 def find_hours(names: Iterable[str], *, has_distributions: bool = False) -> Source:
     """Return the smallest table by hour whose calls can be grouped and filtered by all of ``names``."""
     return _find(names, MODEL_HOURS, None if has_distributions else KEY_HOURS) or HOURS
@@ -101,15 +109,17 @@ class Part(NamedTuple):
     end: str
 
 
-def split_time(ledger: Ledger, wanted: Filter, days: Source | None, hours: Source = HOURS) -> Iterator[Part]:
+def split_time(
+    ledger: Ledger, wanted: Filter, days: Source | None, hours: Source = HOURS, *, of_rows: bool = False
+) -> Iterator[Part]:
     """Return the parts of the wanted time: whole days, the whole hours around them, and rows for the rest.
 
     The parts leave no gap and do not overlap. A part may be empty. ``hours`` is a table by hour. Where it does not
-    cover an hour, ``HOURS`` does.
+    cover an hour, ``HOURS`` does. With ``of_rows``, all of it is read from rows.
     """
     progress = read_progress(ledger)
     begin, end = wanted.since or "", wanted.until or AFTER_ALL
-    if wanted.needs_rows:
+    if wanted.needs_rows or of_rows:
         yield Part(ROWS, begin, end)
         return
     first_day = _ceil(max(begin, progress.days_from), DAY_DIGITS)

@@ -128,9 +128,15 @@ def m0021_archives(db: "Database") -> None:
         db.conn.execute(table.kept_removal())
 
 
+def m0022_tags(db: "Database") -> None:
+    """What clients call their calls, in ``metadata`` of the request. Source: docs/ledger.md."""
+    db.conn.execute("ALTER TABLE usage ADD COLUMN tags TEXT")
+
+
 STEPS = (
     *(m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over),
     *(m0007_rollups, m0008_client_request_id, m0009_alerts, m0010_refusals, m0011_days, m0012_small_tables),
     *(m0013_audit, m0014_newest_days_first, m0015_client_requests, m0016_resends, m0017_audit_chain),
     *(m0018_priced_counts, m0019_price_sets, m0020_short_triggers, m0021_archives),
+    m0022_tags,
 )

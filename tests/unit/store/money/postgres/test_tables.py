@@ -61,3 +61,13 @@ async def test_partitions_are_made_ahead_while_a_report_reads(
         assert names == [
             f"usage_{month}" for month in ("2026_11", "2026_12", "2027_01", "2027_02", "2027_03")
         ]
+
+
+async def test_an_earlier_ledger_gets_what_was_added_in_all_its_months(
+    transactions: Transactions, postgres_url: str
+) -> None:
+    made = await prepare(transactions, TODAY, MIGRATIONS[:1])
+    assert await prepare(transactions, TODAY) == made
+    assert await prepare(transactions, TODAY, MIGRATIONS[:1]) == made
+    with psycopg.connect(postgres_url) as ledger:
+        assert ledger.execute("SELECT tags FROM usage_2026_11").fetchall() == []

@@ -97,7 +97,8 @@ FILTERS = st.builds(
     error_code=st.sampled_from([None, None, "interrupted", ODD[2]]),
 )
 LIMITS = st.sampled_from([1, 7, 1_000])
-BY = st.sampled_from([*GROUPS, *(f"{one},{two}" for one in GROUPS for two in GROUPS if one != two)])
+NAMES = (*GROUPS, "tag:team", "tag:a b")
+BY = st.sampled_from([*NAMES, *(f"{one},{two}" for one in NAMES for two in NAMES if one != two)])
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +141,13 @@ def test_the_newest_calls_refusals_and_counts_are_the_same(both: Both, wanted: F
 
 @given(FILTERS, st.sampled_from([None, *STEPS_S]), st.booleans())
 def test_figures_are_the_same(both: Both, wanted: Filter, step: Any, has_distributions: bool) -> None:
-    for names in ([], ["model_slug", "provider"], ["workspace", "key_id"], ["status_class"]):
+    for names in (
+        [],
+        ["model_slug", "provider"],
+        ["workspace", "key_id"],
+        ["status_class"],
+        ["end_user", "tag:team"],
+    ):
         agree(
             both,
             lambda ledger, names=names: sorted(
