@@ -65,6 +65,7 @@ PAGES: Final = (
         fields=frozenset({"workspace", "key", "body"}),
     ),
     Page("/settings", "settings", "Settings", shows_files=True),
+    Page("/machines", "machines", "Machines"),
     Page("/audit", "audit", "Audit", frozenset({"workspace", "action", "before"})),
     Page("/audit/([0-9]{1,15})", "audit_line", "Change"),
 )
@@ -94,6 +95,7 @@ NAVIGATION: Final = (
     ("/models", "models", "Models"),
     ("/explain", "explain", "Explain"),
     ("/settings", "settings", "Settings"),
+    ("/machines", "machines", "Machines"),
     ("/audit", "audit", "Audit"),
 )
 """The links at the top of each page: path, name of the page, text."""

@@ -105,6 +105,8 @@ class Follower:
         now_s = asyncio.get_running_loop().time()
         must_describe = now_s - self._described_s >= DESCRIBE_S
         if must_describe:
+            if now_s - self._described_s > OWNERS_S:
+                self._claims = None  # One that was silent for long may have been forgotten.
             await self._publish(transactions, self._describe())
             self._described_s = now_s
         [[row]] = await transactions.read(Statement(tables.VERSION))
@@ -153,7 +155,8 @@ class Follower:
                 Statement(tables.CLAIM, (machine.name, claims)),
                 Statement(tables.BUMP),
             ]
-        *_, machines = await transactions.read(*statements, Statement(tables.MACHINES))
+        last = Statement(tables.FORGET_MACHINES), Statement(tables.MACHINES)
+        *_, machines = await transactions.read(*statements, *last)
         self.differences.note(dict(_pairs(machines)))
         self._claims = claims
 

@@ -37,10 +37,15 @@ class Machine:
     hashes: Mapping[str, frozenset[str]]
 
 
+def name_machine(settings: Settings) -> str:
+    """Return the name of this machine: two gateways of one host have different folders."""
+    return f"{socket.gethostname()}:{settings.conf_file.parent}"
+
+
 def describe_machine(settings: Settings, built: BuiltFrom, texts: Collection[Path], calls: int) -> Machine:
     """Return what this machine says of itself. ``texts`` are the files without secrets."""
     return Machine(
-        f"{socket.gethostname()}:{settings.conf_file.parent}",
+        name_machine(settings),
         VERSION,
         settings.fingerprint,
         settings.conf.listen.workers,

@@ -28,6 +28,17 @@ DESCRIBE: Final = """
 """
 MACHINES: Final = "SELECT name, files FROM machines WHERE seen_at > clock_timestamp() - interval '1 minute'"
 """The files of each machine that lives."""
+_SEEN: Final = """
+    SELECT name, version, settings, workers, calls,
+        to_char(seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"+00:00"'),
+        seen_at > clock_timestamp() - interval '1 minute', files
+    FROM machines ORDER BY name
+"""
+FORGET_MACHINES: Final = """
+    WITH gone AS (DELETE FROM machines WHERE seen_at < clock_timestamp() - interval '7 days' RETURNING name)
+    DELETE FROM key_claims USING gone WHERE machine = name
+"""
+"""Forget the machines that were not seen for a week: each pod has a name of its own."""
 CLAIM: Final = """
     INSERT INTO key_claims (hash, workspace, machine)
     SELECT hash, workspace, ? FROM json_to_recordset(?::json) AS given (hash text, workspace text)
@@ -48,6 +59,19 @@ class Version(NamedTuple):
     ledger: str
     version: int
     mark: str
+
+
+class SeenMachine(NamedTuple):
+    """A machine as it last described itself: within the last minute if it is alive. ``files`` are digests by name."""
+
+    name: str
+    version: str
+    settings: str
+    workers: int
+    calls: int
+    seen_at: str
+    is_alive: bool
+    files: Mapping[str, str]
 
 
 class SharedFile(NamedTuple):
@@ -89,6 +113,12 @@ def read_files(ledger: Ledger) -> dict[str, SharedFile]:
         "SELECT id, text, version, changed_at, changed_by FROM workspace_files WHERE deleted = 0 ORDER BY id"
     )
     return {row[0]: SharedFile(*row) for row in ledger.execute(sql).fetchall()}
+
+
+def read_machines(ledger: Ledger) -> list[SeenMachine]:
+    """Return all machines that were seen in the last week, by name."""
+    found = ledger.execute(_SEEN).fetchall()
+    return [SeenMachine._make([*row[:-1], json.loads(row[-1])]) for row in found]
 
 
 def read_machine_files(ledger: Ledger) -> dict[str, Mapping[str, str]]:

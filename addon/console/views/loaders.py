@@ -9,6 +9,7 @@ from addon.console.views.audit import load_audit, load_audit_line
 from addon.console.views.call import load_call
 from addon.console.views.calls import load_calls, load_new_calls
 from addon.console.views.explain import load_explain
+from addon.console.views.machines import load_machines
 from addon.console.views.models import load_models
 from addon.console.views.overview import load_overview
 from addon.console.views.settings import load_gateway_settings
@@ -25,6 +26,7 @@ LOADERS: Final[Mapping[str, Callable[[Reading], View]]] = {
     "models": load_models,
     "explain": load_explain,
     "settings": load_gateway_settings,
+    "machines": load_machines,
     "audit": load_audit,
     "audit_line": load_audit_line,
 }
