@@ -31,7 +31,7 @@ from addon.store.backends import find_ledger, open_store
 from addon.store.measured import MeasuredStore
 from addon.store.money.audit.audit_drain import AuditDrain
 from addon.store.money.sums.rollup_builder import RollupBuilder
-from addon.store.protocol import MAINTENANCE_INTERVAL_S, Store, StoreUnavailable
+from addon.store.protocol import MAINTENANCE_INTERVAL_S, Store, StoreAway, StoreUnavailable
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.logs import count_dropped_lines
 from addon.telemetry.metric_families import Gauges
@@ -69,6 +69,7 @@ class Lifecycle:
     ) -> None:
         self.metrics = Metrics(VERSION)
         measured = MeasuredStore(open_store(settings.conf), self.metrics)
+        self._note_outage = measured.note_outage
         self.store: Store = measured
         # PostgreSQL keeps the sums in the transactions of calls.
         self.rollups = None if settings.conf.ledger.url else RollupBuilder(settings.conf.paths.database)
@@ -117,9 +118,15 @@ class Lifecycle:
         )
 
     async def start(self) -> None:
-        """Start everything but the admin port. Raises StoreUnavailable when rows can't be kept."""
-        await self.store.check()
-        await self.store.maintain()  # The first call must know the circuits that others opened.
+        """Start everything but the admin port. Raises StoreUnavailable when rows can't be kept.
+
+        Where only the PostgreSQL of the ledger is away, start: calls are refused until it is there.
+        """
+        try:
+            await self.store.check()
+            await self.store.maintain()  # The first call must know the circuits that others opened.
+        except StoreAway as error:
+            self._note_outage(error)
         settings = self.deps.settings
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._maintain_store())

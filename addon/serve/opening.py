@@ -16,11 +16,12 @@ from typing import Protocol
 from addon.runtime.taken_ports import name_setting
 from addon.runtime.tasks import wait_for_first
 from addon.serve.listening_sockets import MAX_SOCKETS, Address, Port, Ports
-from addon.serve.running_gateway import Running, find_running
+from addon.serve.running_gateway import Running, TakeoverFailed, find_running
 from addon.serve.systemd import InheritedSockets, ServiceManager
 from addon.serve.takeover_offer import Offer
 from addon.serve.takeover_protocol import socket_file
 from addon.settings.settings import Settings
+from addon.telemetry.admin import Readiness
 
 log = logging.getLogger("tollgate.takeover")
 
@@ -42,6 +43,9 @@ class Service(Protocol):
 
     async def pause(self) -> None:
         """Accept no clients, and close no listening socket."""
+
+    async def readiness(self) -> Readiness:
+        """Return whether it should get calls, and the result of each check."""
 
     async def open_admin(self) -> None:
         """Serve the admin port, unless that is done already."""
@@ -74,6 +78,9 @@ class Opening:
         Raises TakeoverFailed when the running gateway goes on.
         """
         if self.running:
+            if (store := (await service.readiness()).checks["store"]) != "ok":
+                # The running one may have calls in memory, which a start without the store could not write.
+                raise TakeoverFailed(f"the running gateway goes on: {store}")
             await self.running.stop_accepting()
         await service.accept()
         if self.running:

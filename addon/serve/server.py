@@ -18,6 +18,7 @@ from addon.gateway.options import MODE, mitmproxy_options
 from addon.serve.opening import Opening, Start, opened
 from addon.serve.signals import stop_signals
 from addon.settings.settings import Settings, SettingsFiles
+from addon.telemetry.admin import Readiness
 from addon.wire.hooks import Listener
 
 log = logging.getLogger("tollgate.serve")
@@ -113,6 +114,10 @@ class SingleServer:
     async def pause(self) -> None:
         """See ``Service.pause``."""
         await self._server.accept([])
+
+    async def readiness(self) -> Readiness:
+        """See ``Service.readiness``."""
+        return await self._server.gateway.lifecycle().readiness()
 
     async def open_admin(self) -> None:
         """See ``Service.open_admin``."""

@@ -28,7 +28,7 @@ class MeasuredStore:
     """A ``Store`` that passes every call on to ``store``. A hold is in flight until its call is settled or voided.
 
     The first operation that fails logs "store unavailable", once, whatever the store and the cause. Only ``check``,
-    which writes, logs the recovery. The caller reports a start that fails.
+    which writes, logs the recovery. The caller reports a start that fails, or has ``note_outage`` log it.
     """
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
@@ -145,6 +145,12 @@ class MeasuredStore:
         except StoreUnavailable as error:
             self._note_failure(error)
             raise
+
+    def note_outage(self, error: StoreUnavailable) -> None:
+        """Note that the store does not work, also if it has never worked."""
+        self._is_available = True
+        self._note_failure(error)
+        self._unavailable[0] = 1
 
     def _note_failure(self, error: StoreUnavailable) -> None:
         if self._is_available and not isinstance(error, CallNotHeld):

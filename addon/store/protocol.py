@@ -31,6 +31,10 @@ class StoreUnavailable(Exception):  # noqa: N818  (a state of the store, no faul
     """The store can't do its work now. The message is one line for operators and contains no value of any row."""
 
 
+class StoreAway(StoreUnavailable):
+    """The server of the store can't be reached now. It may come back, and nobody has to do anything here."""
+
+
 class CallNotHeld(StoreUnavailable):
     """One call can't be held or moved, although the store works."""
 
@@ -213,6 +217,8 @@ class Money(Protocol):
 
 class Store(Rates, Money, Protocol):
     """The interface of a store: rates and money, in one database or in two.
+
+    Where its server is away at the start, no call passes before ``check`` has succeeded once.
 
     Each method is one atomic step, however many processes work on the same data. A call uses ``take_token`` and
     ``hold``, or ``take_and_hold`` instead of both. All of these raise ``StoreUnavailable``.

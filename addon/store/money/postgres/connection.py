@@ -116,7 +116,7 @@ async def connect(url: SecretStr) -> Connection:
     try:
         known = conninfo_to_dict(url.get_secret_value())
     except psycopg.ProgrammingError:  # Its text may quote the URL.
-        raise psycopg.OperationalError("the URL can't be read") from None
+        raise psycopg.ProgrammingError("the URL can't be read") from None
     opened = await psycopg.AsyncConnection.connect(
         url.get_secret_value(),
         autocommit=True,

@@ -24,7 +24,7 @@ from addon.store.money.engine import Last, Make, Rows, Statement, Step
 from addon.store.money.postgres.connection import Connection, connect
 from addon.store.money.postgres.failures import READ_ONLY, find_outage
 from addon.store.money.postgres.group import ROLLBACK, Asked, Group
-from addon.store.protocol import TIMEOUT_S, StoreUnavailable
+from addon.store.protocol import TIMEOUT_S, StoreAway, StoreUnavailable
 
 log = logging.getLogger("tollgate.store")
 
@@ -111,7 +111,7 @@ class Transactions:
             if one.answer.done():
                 continue
             if one.deadline_s <= now_s:
-                _fail(one, StoreUnavailable("PostgreSQL: it does not answer in time"))
+                _fail(one, StoreAway("PostgreSQL: it does not answer in time"))
             elif len(group) < MAX_GROUP and one.key not in group:
                 group[one.key] = one
             else:
