@@ -61,9 +61,22 @@ class Scene:
             f"{len(load.answers)} calls, {failed} failed, {verdict.lost_rows} rows lost,"
             f" {verdict.interrupted} interrupted, {verdict.unbilled_nanousd / 1e9:.2f} USD unbilled,"
             f" {verdict.overspent_nanousd / 1e9:.4f} USD overspent, all serve after {healed_s:.1f} s,"
-            f" the last failure after {failing_s:.1f} s"
+            f" the last failure after {failing_s:.1f} s{self._describe_late(load, mended_s + healed_s)}"
         )
         assert not verdict.discrepancies, (verdict.discrepancies, self.costs, load.statuses())
+
+    def _describe_late(self, load: Load, healed_s: float) -> str:
+        """Return what each call was told that failed after all gateways served again, and what its gateway logged."""
+        late = [one for one in load.answers if one.is_failure and one.began_s > healed_s]
+        logs = {one.gateway: self.fleet.gateways[one.gateway].logs for one in late}
+        outages = [
+            f"gateway {number}: {line['message']}"
+            for number, lines in logs.items()
+            for line in lines
+            if line.get("event") == "store unavailable"
+        ]
+        told = [f"gateway {one.gateway}: {one.status} {one.text or 'no answer'}" for one in late]
+        return "".join(f"; {line}" for line in (*told, *outages))
 
     def record(self, record_property: Callable[[str, object], None]) -> None:
         """Keep the lines for the table at the end of the run."""

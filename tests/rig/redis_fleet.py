@@ -126,8 +126,17 @@ class SentinelFleet(_Fleet):
         return self.server_at(max(said)[1])
 
     def fail_over(self, key: str) -> None:
-        """Order a failover while the primary works."""
-        self.sentinels[0].command("SENTINEL", "FAILOVER", SERVICE)
+        """Order a failover while the primary works, once the Sentinel has fresh word of the replica."""
+        wait_until(self._can_order)
+
+    def _can_order(self) -> bool:
+        try:
+            self.sentinels[0].command("SENTINEL", "FAILOVER", SERVICE)
+        except redis.ResponseError as error:
+            if str(error).startswith("NOGOODSLAVE"):
+                return False
+            raise
+        return True
 
     def is_whole(self) -> bool:
         """Return whether there are a primary and its replica, and all Sentinels know it."""

@@ -3,7 +3,6 @@
 So a copy that is killed, or that does not agree, leaves nothing that a gateway could start on.
 """
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,11 +18,12 @@ from addon.store.money.copying.tables import CopiedTable
 from addon.store.money.ledger import Ledger
 from addon.store.money.postgres.ledger import PostgresLedger, PostgresPlace
 from addon.store.money.postgres.schema import partition
-from addon.store.money.postgres.sum_schema import BUCKET_DIGITS, COUNTER_PARTS, merged
+from addon.store.money.postgres.sum_schema import COUNTER_PARTS, merged
 from addon.store.money.postgres.tables import create
 from addon.store.money.sqlite.connection import raising_unavailable
 from addon.store.money.sqlite.copies import private_file
 from addon.store.money.sqlite.migrations import migrate
+from addon.store.money.sums.distribution_numbers import number_of_counts
 from addon.store.money.sums.rollup_schema import TABLES
 from addon.store.protocol import StoreUnavailable
 
@@ -128,7 +128,7 @@ class PostgresTarget:
             for row in rows:
                 values = [_storable(one) for one in row]
                 for place in numbers:
-                    values[place] = _number_of(values[place])
+                    values[place] = number_of_counts(values[place])
                 copy.write_row([*values, *more.values()])
 
     def finish(self, ledger_id: str) -> None:
@@ -192,9 +192,3 @@ def _written_to(table: str) -> tuple[str, Mapping[str, int]]:
 def _storable(value: Any) -> Any:
     """Return a value without NUL, which PostgreSQL takes in no text."""
     return value.replace("\0", "") if isinstance(value, str) else value
-
-
-def _number_of(distribution: str) -> int:
-    """Return the counts of a distribution as the one number that PostgreSQL keeps."""
-    counts: Mapping[str, int] = json.loads(distribution)
-    return sum(count * 10 ** (BUCKET_DIGITS * int(bucket)) for bucket, count in counts.items())

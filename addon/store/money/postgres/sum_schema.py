@@ -13,6 +13,7 @@ Source: docs/ledger.md, docs/decisions/triggers-keep-the-rollups.md.
 from collections.abc import Iterator
 from typing import Final
 
+from addon.store.money.sums.distribution_numbers import BUCKET_DIGITS
 from addon.store.money.sums.rollup_schema import (
     BUCKET_BOUNDS_MS,
     BUCKETS,
@@ -24,7 +25,6 @@ from addon.store.money.sums.rollup_schema import (
 )
 from addon.store.money.sums.rollups import DAY_DIGITS
 
-BUCKET_DIGITS: Final = 12
 _TEXT: Final = 'text COLLATE "C" NOT NULL'
 PARTS: Final = "rollup_parts"
 """The sums by hour that are not merged yet."""

@@ -3,16 +3,17 @@
 Source: docs/ledger.md.
 """
 
-import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from addon.store.money.archives.archives import digest_sums, find_archives, find_recorded_months
 from addon.store.money.ledger import Ledger
-from addon.store.money.sums.rollup_groups import read_groups, sum_groups
-from addon.store.money.sums.rollup_schema import AFTER_ALL, HOURS, TABLES, RollupTable, add_up
-from addon.store.money.sums.rollups import DAY_DIGITS, HOUR_DIGITS, Progress, has_rollups, read_progress
+from addon.store.money.sums.rollup_days import DaySums, coverage, find_days, read_day, sum_day
+from addon.store.money.sums.rollup_schema import AFTER_ALL, TABLES, RollupTable
+from addon.store.money.sums.rollups import DAY_DIGITS, Progress, has_rollups, read_progress
+
+_MONTH_DIGITS: Final = len("2026-01")
 
 
 class WrongPeriod(NamedTuple):
@@ -34,11 +35,15 @@ def find_wrong(connection: Ledger) -> Iterator[WrongPeriod]:
     """
     if not has_rollups(connection):
         return
-    progress, archived = read_progress(connection), find_recorded_months(connection)
-    for table in TABLES:
-        find = _find_wrong_distributions if table.buckets else _find_wrong_sums
-        for period in find(connection, table, progress, archived):
-            yield WrongPeriod(table, period)
+    progress, archived = read_progress(connection), set(find_recorded_months(connection))
+    wrong = [set[str]() for _ in TABLES]
+    for day in find_days(connection):
+        if day[:_MONTH_DIGITS] not in archived:
+            recorded = sum_day(connection, day, progress)
+            for table, periods in zip(TABLES, wrong, strict=True):
+                periods |= _differing(table, read_day(connection, table, day), recorded[table.name])
+    for table, periods in zip(TABLES, wrong, strict=True):
+        yield from (WrongPeriod(table, period) for period in sorted(periods))
     for archive in find_archives(connection):
         if archive.file_sha256 is not None:
             found = digest_sums(connection, archive.month, without_late=True)
@@ -47,35 +52,10 @@ def find_wrong(connection: Ledger) -> Iterator[WrongPeriod]:
                     yield WrongPeriod(table, archive.month)
 
 
-def _find_wrong_distributions(
-    connection: Ledger, table: RollupTable, progress: Progress, archived: Sequence[str]
-) -> Iterator[str]:
-    """Return the hours or days of a table with distributions that differ from the rows."""
-    begin, end = _coverage(table, progress)
-    digits = HOUR_DIGITS if table.period == "hour" else DAY_DIGITS
-    periods = connection.execute(
-        f"SELECT {table.period} FROM {table.name} UNION"  # noqa: S608
-        " SELECT substr(created_at, 1, ?) FROM usage WHERE created_at >= ? AND created_at < ?",
-        (digits, begin, end),
-    )
-    months = set(archived)
-    for (period,) in periods:
-        if period[:7] in months:
-            continue
-        kept = read_groups(connection, table, period)
-        if kept != sum_groups(connection, table, *_bounds(table, period, progress)):
-            yield period
-
-
-def _find_wrong_sums(
-    connection: Ledger, table: RollupTable, progress: Progress, archived: Sequence[str]
-) -> Iterator[str]:
-    """Return the hours or days of a table without distributions that differ from the rows."""
-    values = {"months": json.dumps(archived)} | dict(
-        zip(("begin", "end"), _coverage(table, progress), strict=True)
-    )
-    for (period,) in connection.execute(_wrong_periods(table), values):
-        yield period
+def _differing(table: RollupTable, kept: DaySums, recorded: DaySums) -> set[str]:
+    """Return the periods whose groups differ."""
+    place = list(table.groups).index(table.period)
+    return {key[place] for key in kept.keys() | recorded.keys() if kept.get(key) != recorded.get(key)}
 
 
 def repair(connection: sqlite3.Connection, wrong: WrongPeriod) -> None:
@@ -92,31 +72,5 @@ def repair(connection: sqlite3.Connection, wrong: WrongPeriod) -> None:
 
 def _bounds(table: RollupTable, period: str, progress: Progress) -> tuple[str, str]:
     """Return the moments between which a table covers the rows of a period."""
-    begin, end = _coverage(table, progress)
+    begin, end = coverage(table, progress)
     return max(period, begin), min(period + AFTER_ALL, end)
-
-
-def _coverage(table: RollupTable, progress: Progress) -> tuple[str, str]:
-    """Return the moments between which a table covers all rows."""
-    if table is HOURS:
-        return progress.hours_from, AFTER_ALL
-    return progress.days_from, progress.days_until
-
-
-def _wrong_periods(table: RollupTable) -> str:
-    """Return the SQL for the hours or days of a table that differ from the rows between two moments."""
-    values = [*table.groups.values(), *(add_up(value) for value in table.sums.values())]
-    archived = "IN (SELECT value FROM json_each(:months))"
-    recorded = (
-        f"SELECT {', '.join(values)} FROM usage AS call"  # noqa: S608
-        f" WHERE call.created_at >= :begin AND call.created_at < :end"
-        f" AND substr(call.created_at, 1, 7) NOT {archived}"
-        f" GROUP BY {', '.join(table.groups.values())}"
-    )
-    columns = ", ".join(table.columns)
-    kept = f"SELECT {columns} FROM {table.name} WHERE substr({table.period}, 1, 7) NOT {archived}"  # noqa: S608
-    return (
-        f"WITH recorded ({columns}) AS MATERIALIZED ({recorded})"  # noqa: S608
-        f" SELECT {table.period} FROM (SELECT * FROM recorded EXCEPT {kept}) AS added"
-        f" UNION SELECT {table.period} FROM ({kept} EXCEPT SELECT * FROM recorded) AS gone ORDER BY 1"
-    )
