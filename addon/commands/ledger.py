@@ -2,29 +2,27 @@
 
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
 from addon.commands.auditing import CommandRecord
-from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.errors import report_errors
 from addon.commands.ledger_archive import archive
 from addon.commands.ledger_copy import copy
 from addon.commands.ledger_forget import forget
 from addon.commands.ledger_reconcile import reconcile
+from addon.commands.ledger_recount import recount
 from addon.commands.ledger_verify import describe_counts, verify
 from addon.commands.options import conf_option
 from addon.commands.readers import require_file
 from addon.edits.recording import ChangeRecord
 from addon.settings.settings import load_conf
 from addon.store.money.audit.audit_chain import read_chain
-from addon.store.money.reports.calls_by_id import count_wrong_ids, forget_client_ids
 from addon.store.money.reports.report import open_report
 from addon.store.money.sqlite.backup import BackupRefused, CopyCheck, back_up, restore
-from addon.store.money.sqlite.file import LedgerFile
-from addon.store.money.sums.rollup_check import WrongPeriod, find_wrong, repair
 from addon.text.unprintable import escape_unprintable
 
 
@@ -33,36 +31,8 @@ def ledger() -> None:
     """Check, back up and restore the ledger."""
 
 
-for command in (verify, reconcile, archive, copy, forget):
+for command in (verify, reconcile, recount, archive, copy, forget):
     ledger.add_command(command)
-
-
-@ledger.command()
-@conf_option
-def recount(conf_file: Path) -> None:
-    """Count the calls of each hour and day again whose sums ``tollgate ledger verify`` finds wrong."""
-    with report_errors():
-        conf = load_conf(conf_file)
-        path = require_file(conf, "its sums are kept by its own transactions, and verify checks them")
-        if not path.exists():
-            click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
-            return
-        with report_ledger_errors(path), closing(LedgerFile(path)) as file:
-            found, wrong_ids = list(find_wrong(file.connection)), count_wrong_ids(file.connection)
-            wrong = [one for one in found if not one.is_archived]
-            if wrong or wrong_ids:
-                with CommandRecord(conf, "ledger recount")(ChangeRecord(_describe_wrong(wrong, wrong_ids))):
-                    for one in wrong:
-                        repair(file.connection, one)
-                    if wrong_ids:
-                        forget_client_ids(file.connection)
-    click.echo(f"{len(wrong)} hours and days were counted again")
-    if wrong_ids:
-        click.echo("the calls are listed again by the ids of their clients while a gateway serves")
-    if archived := sorted({one.period for one in found if one.is_archived}):
-        raise click.ClickException(
-            f"the sums of {', '.join(archived)} can't be counted again here: the calls are archived"
-        )
 
 
 @ledger.command()
@@ -96,12 +66,6 @@ def restore_backup(file: Path, force: bool, conf_file: Path) -> None:
     click.echo(f"{path}: {_describe_check(restored.check)}")
     if restored.replaced:
         click.echo(f"the ledger before is {restored.replaced}")
-
-
-def _describe_wrong(wrong: Sequence[WrongPeriod], wrong_ids: int) -> str:
-    parts = [f"count {len(wrong)} hours and days again"] if wrong else []
-    parts += ["list calls again by the ids of their clients"] if wrong_ids else []
-    return " and ".join(parts).capitalize()
 
 
 def _record_restore(ledger: Path, file: Path) -> ChangeRecord:

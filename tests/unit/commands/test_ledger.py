@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 
+import psycopg
 import pytest
 from rig.ledger import locked_by_another, second_connection
 from rig.ledger_commands import conf_in, live, path_of, run, use
@@ -110,6 +111,19 @@ def test_a_recount_repairs_the_sums_of_hours_and_no_other_discrepancy(lived: Pat
     assert run(lived, "recount").stdout == "1 hours and days were counted again\n"
     [line, *_] = run(lived, "verify").stdout.splitlines()
     assert line == "counter workspace:acme of 2026-01: 3 calls are counted, 2 are recorded"
+
+
+def test_a_recount_says_the_same_in_postgresql(lived: Path, postgres_url: str) -> None:
+    assert run(lived, "copy", "--to", postgres_url).exit_code == 0
+    lived.write_text(f'{lived.read_text()}[state]\nbackend = "redis"\n[ledger]\nurl = "{postgres_url}"\n')
+    assert run(lived, "recount").stdout == "0 hours and days were counted again\n"
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE rollups_merged SET calls = 7")
+    assert run(lived, "recount").stdout == "1 hours and days were counted again\n"
+    assert run(lived, "verify").exit_code == 0
+    with psycopg.connect(postgres_url) as connection:
+        [change] = connection.execute("SELECT change FROM audit").fetchall()
+    assert change == ("Count 1 hours and days again",)
 
 
 def test_a_missing_ledger_is_not_made_for_a_recount(conf: Path) -> None:

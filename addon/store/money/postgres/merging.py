@@ -15,7 +15,14 @@ from pydantic import SecretStr
 from addon.runtime.clock import Clock
 from addon.store.money.engine import Last, Rows, Statement, Step
 from addon.store.money.postgres.failures import describe
-from addon.store.money.postgres.sum_schema import COUNTER_PARTS, PARTS, add_groups, derive, merged
+from addon.store.money.postgres.sum_schema import (
+    COUNTER_PARTS,
+    MERGING_LOCK,
+    PARTS,
+    add_groups,
+    derive,
+    merged,
+)
 from addon.store.money.postgres.transactions import Transactions
 from addon.store.money.sums.rollup_schema import HOURS, TABLES, RollupTable
 from addon.store.money.sums.rollups import HOUR_DIGITS
@@ -107,7 +114,7 @@ def _added(table: RollupTable) -> str:
 
 # Transactions of calls avoid a plain scan of a table, whatever it costs. To compile what seems so costly takes seconds.
 _PLAN: Final = (Statement("SET LOCAL enable_seqscan = on"), Statement("SET LOCAL jit = off"))
-_IS_ALONE: Final = "(SELECT pg_try_advisory_xact_lock(hashtextextended('tollgate:merging', 0)))"
+_IS_ALONE: Final = f"(SELECT pg_try_advisory_xact_lock({MERGING_LOCK}))"
 _PROGRESS: Final = f"UPDATE rollup_progress SET days_until = ? WHERE {_IS_ALONE} AND days_until < ?"  # noqa: S608
 _HOURS: Final = f"""
     WITH {_taken(PARTS, "hour < ?")}, {", ".join(map(_added, TABLES))} SELECT count(*) FROM taken

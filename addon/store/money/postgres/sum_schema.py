@@ -35,8 +35,23 @@ _HOT: Final = "fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum
 """The settings of a table whose few rows change with every call."""
 
 _DAYS_UNTIL: Final = "(SELECT days_until FROM rollup_progress)"
-_LATE: Final = f"{PARTS}.hour < {_DAYS_UNTIL}"
+LATE: Final = f"{PARTS}.hour < {_DAYS_UNTIL}"
 """The condition for a part of an hour that was merged before: calls of it ended, or were changed, later."""
+
+
+MERGING_LOCK: Final = "hashtextextended('tollgate:merging', 0)"
+"""The advisory lock of who merges sums, or repairs them."""
+
+
+def sum_calls(table: RollupTable) -> str:
+    """Return the SQL that adds up the calls between two moments in the groups of ``table``."""
+    groups = [f"{value} AS {name}" for name, value in table.groups.items()]
+    sums = [f"{add_up(value)} AS {name}" for name, value in table.sums.items()]
+    buckets = [f"coalesce(sum(bucket_unit({value})), 0) AS {name}" for name, value in table.buckets.items()]
+    return (
+        f"SELECT {', '.join([*groups, *sums, *buckets])} FROM usage AS call"  # noqa: S608
+        f" WHERE call.created_at >= ? AND call.created_at < ? GROUP BY {', '.join(table.groups.values())}"
+    )
 
 
 def merged(table: RollupTable) -> str:
@@ -79,7 +94,7 @@ def _views() -> Iterator[str]:
     columns = ", ".join(HOURS.columns)
     yield _view(HOURS, f"SELECT {columns} FROM {PARTS}")  # noqa: S608
     for table in ENDED_TABLES:
-        yield _view(table, f"{derive(table, PARTS)} WHERE {_LATE}")
+        yield _view(table, f"{derive(table, PARTS)} WHERE {LATE}")
 
 
 def _view(table: RollupTable, parts: str) -> str:
@@ -89,7 +104,7 @@ def _view(table: RollupTable, parts: str) -> str:
     """
     columns, name = ", ".join(table.columns), merged(table)
     period = "hour" if table.period == "hour" else f"substr(hour, 1, {DAY_DIGITS})"
-    late = f"(SELECT {period} FROM {PARTS} WHERE {_LATE})"  # noqa: S608
+    late = f"(SELECT {period} FROM {PARTS} WHERE {LATE})"  # noqa: S608
     together = f"({parts} UNION ALL SELECT {columns} FROM {name} WHERE {table.period} IN {late}) AS together"  # noqa: S608
     return (
         f"CREATE VIEW {table.name} AS SELECT {columns} FROM {name}"  # noqa: S608

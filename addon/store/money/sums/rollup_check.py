@@ -67,10 +67,10 @@ def repair(connection: sqlite3.Connection, wrong: WrongPeriod) -> None:
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"DELETE FROM {table.name} WHERE {table.period} = ?", (period,))  # noqa: S608
-        connection.execute(table.build(), _bounds(table, period, read_progress(connection)))
+        connection.execute(table.build(), period_bounds(table, period, read_progress(connection)))
 
 
-def _bounds(table: RollupTable, period: str, progress: Progress) -> tuple[str, str]:
+def period_bounds(table: RollupTable, period: str, progress: Progress) -> tuple[str, str]:
     """Return the moments between which a table covers the rows of a period."""
     begin, end = coverage(table, progress)
     return max(period, begin), min(period + AFTER_ALL, end)
