@@ -14,6 +14,7 @@ import click
 
 from addon import VERSION
 from addon.commands.check_environment import find_checked_environment
+from addon.commands.check_ledger import check_ledger
 from addon.commands.fleet_copies import find_stale
 from addon.commands.options import conf_option, json_option
 from addon.settings.checked_files import CheckedFiles, check_files
@@ -34,23 +35,27 @@ def check(conf_file: Path, *, as_json: bool, strict: bool) -> None:
     """Check all files as serve would load them, and show what would be served.
 
     The exit status is 1 if any file has an error. Nothing is written, and no port or store is opened. Of workspace
-    files in the ledger, the copies are made the newest.
+    files in the ledger, the copies are made the newest. A PostgreSQL is asked whether its commits are safe.
     """
     conf_file = conf_file.absolute()
     environment = find_checked_environment(conf_file, os.environ)
     stale = _refresh(conf_file)
     checked = check_files(conf_file, environment.env)
     settings = checked.settings
+    ledger = check_ledger(settings)
     warnings = [*find_file_warnings(settings), *find_open_files(settings)] if settings else []
+    warnings += ledger.warnings
     warnings += stale
     is_good = not checked.errors and not (strict and warnings)
     if as_json:
         report = _make_report(checked, warnings, is_good=is_good)
         report |= {"environment": environment.source, "environment_is": environment.described}
+        report["ledger_not_asked"] = ledger.fault
         click.echo(mask_credentials(format_json(report)))
     else:
         click.echo(f"tollgate {VERSION}")
         click.echo(escape_unprintable(f"environment variables: {environment.described}"))
+        ledger.show()
         _print_report(checked, warnings, warning_name="error" if strict else "warning")
     if not is_good:
         sys.exit(1)

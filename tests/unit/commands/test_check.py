@@ -35,6 +35,7 @@ def test_good_files_are_counted_and_nothing_is_touched(folder: Path) -> None:
         "own_key_models": {"GROQ": 1},
         "errors": [],
         "warnings": [],
+        "ledger_not_asked": None,
     }
 
 

@@ -22,6 +22,7 @@ from addon.store.money import holds, settlements
 from addon.store.money.engine import Last, Make, Statement, Step
 from addon.store.money.money import Money
 from addon.store.money.pending_writes import log_lost_row
+from addon.store.money.postgres import safety
 from addon.store.money.postgres.connection import Connection
 from addon.store.money.postgres.engine import POSTGRES
 from addon.store.money.postgres.failures import NEVER_WRITABLE
@@ -144,10 +145,8 @@ class PostgresMoney(Money):
         """Look, once a minute, whether what PostgreSQL acknowledges is safe."""
         now_s = self._clock.monotonic_s()
         if now_s - self._looked_s >= _LOOK_S:
-            [[settings]] = await self._transactions.read(Statement(_SAFETY))
-            self.warnings = [
-                text for value, (bad, text) in zip(settings, _UNSAFE, strict=True) if value in bad
-            ]
+            [[settings]] = await self._transactions.read(Statement(safety.SETTINGS))
+            self.warnings = [one.text for one in safety.find_unsafe(settings)]
             self._looked_s = now_s
 
     async def check(self) -> None:
@@ -283,15 +282,6 @@ def _has_no_partition(error: psycopg.errors.CheckViolation) -> bool:
     return error.diag.table_name == "usage" and not error.diag.constraint_name
 
 
-_SAFETY: Final = "SELECT " + ", ".join(
-    f"current_setting('{name}')" for name in ("synchronous_standby_names", "synchronous_commit", "fsync")
-)
-_UNSAFE: Final = (
-    (("",), "PostgreSQL has no synchronous standby (synchronous_standby_names): a failover may lose commits"),
-    (("off", "local"), "PostgreSQL acknowledges what is not safe yet (synchronous_commit)"),
-    (("off",), "PostgreSQL does not write to its disk (fsync): a crash of its machine may lose the ledger"),
-)
-"""For each setting, the values that may lose what was acknowledged, and what to say then."""
 _COUNTER: Final = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
 _FIND_ANY_ROWS: Final = """
     SELECT id FROM unnest(?::text[], ?::text[]) AS given (id, created_at) JOIN usage USING (id, created_at)
