@@ -14,6 +14,7 @@ from rig.commands import tollgate
 from rig.configuration import new_key, workspace
 from rig.console_forms import ENVIRONMENT, SECTIONS, confirm, log_in, send
 from rig.gateway import Gateway
+from rig.postgres_fixtures import StartPostgres
 from rig.toml_text import toml_text
 
 from addon.settings.conf_schema import COPIES_FOLDER
@@ -124,6 +125,36 @@ def test_the_console_of_one_machine_changes_a_file_that_the_other_serves(fleet: 
         ("console", action, "made")
         for action in ("workspaces create", "keys create", "keys set", "keys revoke")
     ]
+
+
+def test_while_the_ledger_is_away_the_last_copies_count_and_a_restart_waits_for_it(
+    start_gateway: StartGateway, redis_url: str, start_postgres: StartPostgres
+) -> None:
+    server = start_postgres()
+    sections = {
+        "state": {"backend": "redis", "redis_url": redis_url, "fleet": "tests"},
+        "ledger": {"url": server.url},
+        "paths": IN_LEDGER,
+    }
+    gateway = start_gateway(workspaces={}, sections=sections)
+    key, off = (done(gateway.folder, "keys", "create", name, "--new").strip() for name in ("acme", "beta"))
+    done(gateway.folder, "keys", "revoke", "beta", "key-1")
+    wait_until_served(key, gateway)
+    wait_until_served(off, gateway, wanted=False)
+    server.stop()
+    gateway.wait_until(lambda: "the last copies count" in gateway.readiness().json()["checks"]["fleet"])
+    assert (is_served(gateway, key), is_served(gateway, off)) == (True, False)
+    checked = tollgate(gateway.folder, "check")
+    assert "workspaces: 2" in checked.stdout
+    assert "the last copies of workspace files count, of " in checked.stderr
+    gateway.stop()
+    refused_start = tollgate(gateway.folder, "serve", "--port", "0", "--admin-port", "0")
+    assert refused_start.returncode != 0
+    assert "PostgreSQL" in refused_start.stderr
+    server.start()
+    again = start_gateway(folder=gateway.folder, workspaces={}, sections=sections)
+    assert (is_served(again, key), is_served(again, off)) == (True, False)
+    assert again.stop() == 0
 
 
 def test_a_key_revoked_on_one_machine_is_refused_by_the_other_whose_file_has_it(fleet: Fleet) -> None:
