@@ -1,7 +1,6 @@
 """The copies of the workspace files in the ledger, made the newest before a command reads them."""
 
 import asyncio
-from contextlib import suppress
 
 import click
 
@@ -21,24 +20,32 @@ def refresh_copies(conf: ProxyConf) -> None:
 
     Raises ``StoreUnavailable`` where this machine has no copies yet.
     """
-    with suppress(StoreUnavailable):  # The next line finds out why.
-        prepare_ledger(conf)
-    if fault := find_stale(conf):
+    if fault := find_stale(conf, must_prepare=True):
         if not conf.paths.workspaces.is_dir():
-            raise StoreUnavailable(f"the workspace files are in the ledger: {fault}")
+            raise StoreUnavailable(fault)
         click.echo(f"warning: {escape_unprintable(fault)}", err=True)
 
 
-def find_stale(conf: ProxyConf) -> str | None:
+def find_stale(conf: ProxyConf, *, must_prepare: bool = False) -> str | None:
     """Make the copies those of the ledger. Return why they may be stale, with their age, or None."""
     copies = Copies(conf.paths.workspaces)
     try:
+        if must_prepare:
+            prepare_ledger(conf)
         refresh(find_ledger(conf).bounded(CHANGE_S), copies, must_check=True)
     except (StoreUnavailable, OSError) as error:
-        age_s = copies.find_age_s()
-        age = "of unknown age" if age_s is None else f"of {duration(age_s * 1000)} ago"
-        return f"the ledger can't be read, so the last copies of workspace files count, {age}: {describe_error(error)}"
+        return f"{_describe_age(copies)}: {describe_error(error)}"
     return None
+
+
+def _describe_age(copies: Copies) -> str:
+    if not copies.folder.is_dir():
+        return (
+            "the workspace files are in the ledger, which can't be read, and this machine has no copies yet"
+        )
+    age_s = copies.find_age_s()
+    age = "of unknown age" if age_s is None else f"of {duration(age_s * 1000)} ago"
+    return f"the ledger can't be read, so the last copies of workspace files count, {age}"
 
 
 def prepare_ledger(conf: ProxyConf) -> None:

@@ -71,6 +71,12 @@ def test_the_age_of_the_last_copies_is_named_while_the_ledger_is_away(
     assert [one["kind"] for one in json.loads(strict.stdout)["warnings"]][-1] == "copies_stale"
 
 
+def test_copies_of_which_nothing_is_known_are_of_unknown_age(machine: FleetMachine, link: TcpLink) -> None:
+    link.cut()
+    (machine.copies.folder / ".ledger.json").unlink()
+    assert "count, of unknown age: " in run(machine, "check").stderr
+
+
 def test_without_a_copy_a_command_fails(machine: FleetMachine, link: TcpLink) -> None:
     link.cut()
     for file in machine.copies.folder.iterdir():
@@ -78,5 +84,5 @@ def test_without_a_copy_a_command_fails(machine: FleetMachine, link: TcpLink) ->
     machine.copies.folder.rmdir()
     listed = run(machine, "workspaces", "list")
     assert listed.returncode == 1
-    assert "the workspace files are in the ledger: " in listed.stderr
-    assert "of unknown age" in run(machine, "check").stderr
+    assert "this machine has no copies yet" in listed.stderr
+    assert "this machine has no copies yet" in run(machine, "check").stderr
