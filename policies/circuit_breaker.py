@@ -6,7 +6,8 @@
 | open | after ``FAILURES`` failures in a row within ``WINDOW_US``, or a failed probe; rests for ``REST_US`` | skip it |
 | half-open | after the rest | one of them is the probe; the others skip it |
 
-A call without a fallback is always sent, and its outcome counts, too.
+A call without a fallback is always sent, and its outcome counts, too. Each place of a model that has several has
+circuits of its own; all other models of a provider share one.
 
 Each workspace has circuits of its own, because a customer can provoke failures, and these must not affect others. With
 the platform's keys, a provider is also skipped for all workspaces. This lasts while the circuits of
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from policies.model import Mode, Workspace
+from policies.model import Mode, Model, Workspace
 from policies.route import Target
 
 FAILURES = 5
@@ -64,15 +65,26 @@ type Change = Callable[[Circuit, int], Circuit]
 
 def circuit_of(target: Target, workspace: Workspace) -> str:
     """Return the name of the circuit of a target for a workspace."""
-    return circuit_name(target.model.provider.name, target.mode, workspace.id)
+    return circuit_name(_place_of(target.model), target.mode, workspace.id)
 
 
-def circuit_name(provider: str, mode: Mode, workspace: str) -> str:
-    """Return the name of the circuit of a workspace at a provider, by mode.
+def _place_of(model: Model) -> str:
+    """Return what fails together: a provider, or one place of a model that has several.
+
+    These may be of one provider, each with a quota and a deployment of its own.
+    """
+    provider = model.provider.name
+    if not model.has_siblings:
+        return provider
+    return f"{provider}:{model.upstream_model_id.replace('/', '|')}"
+
+
+def circuit_name(place: str, mode: Mode, workspace: str) -> str:
+    """Return the name of the circuit of a workspace at a provider, or at one place of it, by mode.
 
     BYOK has circuits of its own: a customer's key that is revoked or over its quota says nothing about platform keys.
     """
-    return f"{provider}/{mode}/{workspace}"
+    return f"{place}/{mode}/{workspace}"
 
 
 def shared_name(name: str) -> str | None:
@@ -84,7 +96,7 @@ def shared_name(name: str) -> str | None:
 def count_circuits(names: Iterable[str]) -> Counter[tuple[str, Mode, CircuitScope]]:
     """Return the number of these circuits by provider, mode and scope. It names no workspace."""
     parts = (name.partition("/") for name in names)
-    found = ((provider, *rest.partition("/")[::2]) for provider, _, rest in parts)
+    found = ((place.partition(":")[0], *rest.partition("/")[::2]) for place, _, rest in parts)
     return Counter(
         (provider, _MODES[mode], "workspace" if workspace else "all")
         for provider, mode, workspace in found

@@ -4,6 +4,7 @@ It is frozen. Each move returns the next one, and raises where ``MOVES`` does no
 without approval, no attempt can be dispatched without a hold, and no call can be settled twice.
 """
 
+from dataclasses import replace as replace_route
 from datetime import datetime
 from typing import Any, Final, Literal, Self
 
@@ -71,7 +72,8 @@ class Exchange(Struct, frozen=True):
     | ``started_s``, ``first_byte_s`` | readings of one monotonic clock |
     | ``workspace``, ``key``, ``route`` | false before they are known; then any other use of them raises |
     | ``target`` | the target of the attempt that is made now, or of the one that answered |
-    | ``next_target`` | the target of the next attempt, false where the route has no other |
+    | ``next_target`` | the target of the next attempt, false where none may follow |
+    | ``position`` | how many targets of the route have had their turn |
     | ``attempts`` | the number of attempts that were made |
     | ``resends`` | how often a request was sent again, within an attempt |
     | ``hold`` | the hold of the last attempt that was dispatched |
@@ -95,6 +97,7 @@ class Exchange(Struct, frozen=True):
     route: Route = NO_ROUTE
     target: Target = NO_TARGET
     next_target: Target = NO_TARGET
+    position: int = 0
     hold: Hold | None = None
     next_hold: Hold | None = None
     attempts: int = 0
@@ -139,11 +142,33 @@ class Exchange(Struct, frozen=True):
         if stage not in (Stage.ROUTED, Stage.HELD):
             raise IllegalMoveError(f"call {self.id}: no route can be chosen at {stage}")
         first = route.targets[0]
-        return replace(self, stage=stage, route=route, target=first, next_target=first)
+        return replace(self, stage=stage, route=route, target=first, next_target=first, position=0)
 
     def with_next_target(self, target: Target) -> Self:
         """Return the same call with ``target`` as the next one. It may differ only in its secret and its prices."""
         return replace(self, next_target=target)
+
+    def with_retry(self) -> Self:
+        """Return the same call with the target of its last attempt as the next one, once more."""
+        position = self.position - 1
+        return replace(self, next_target=self.route.targets[position], position=position)
+
+    def with_following(self, targets: tuple[Target, ...]) -> Self:
+        """Return the same call with ``targets`` in place of those that would follow."""
+        route = replace_route(self.route, targets=(*self.route.targets[: self.position], *targets))
+        follows = bool(targets) and self.attempts < route.max_attempts
+        return replace(self, route=route, next_target=targets[0] if follows else NO_TARGET)
+
+    def skip_target(self) -> Self:
+        """Return the same call without its next target, which is never sent anything."""
+        return self._past(self.attempts)
+
+    def _past(self, attempts: int, **changes: Any) -> Self:
+        """Return the same call with the target after the next one as the next one."""
+        position, route = self.position + 1, self.route
+        follows = position < len(route.targets) and attempts < route.max_attempts
+        target = route.targets[position] if follows else NO_TARGET
+        return replace(self, attempts=attempts, position=position, next_target=target, **changes)
 
     def with_hold(self, hold: Hold) -> Self:
         """Return the same call with ``hold`` for its next attempt. It replaces the hold of an earlier attempt."""
@@ -159,22 +184,17 @@ class Exchange(Struct, frozen=True):
             raise IllegalMoveError(f"call {self.id}: nothing is held for its next attempt")
         if not self.next_target:
             raise IllegalMoveError(f"call {self.id}: its route has no other attempt")
-        attempts, targets = self.attempts + 1, self.route.targets
-        return replace(
-            self,
+        return self._past(
+            self.attempts + 1,
             stage=Stage.DISPATCHED,
-            attempts=attempts,
             hold=self.next_hold,
             next_hold=None,
             target=self.next_target,
-            next_target=targets[attempts] if attempts < len(targets) else NO_TARGET,
         )
 
     def skip_attempt(self) -> Self:
         """Return the same call with its next attempt counted as made. It is never sent."""
-        attempts, targets = self.attempts + 1, self.route.targets
-        following = targets[attempts] if attempts < len(targets) else NO_TARGET
-        return replace(self, attempts=attempts, next_hold=None, next_target=following)
+        return self._past(self.attempts + 1, next_hold=None)
 
     def with_resend(self) -> Self:
         """Return the same call with one more request sent, within its attempt."""

@@ -1,11 +1,11 @@
-"""The second attempt of a call: at most one follows a failed attempt.
+"""What may follow a failed attempt: further places of the model, and then its fallback.
 
-None follows the client's own errors, except for a prompt that is too long for a model: a larger window may hold it.
+Nothing follows the client's own errors, except for a prompt that is too long for a model: a larger window may hold it.
 
-| the first attempt is made with | the second one is |
+| the model's places are called with | its fallback is |
 |---|---|
-| a platform key (PAYG) | the workspace's fallback model |
-| the customer's own key (BYOK) | the same model with a platform key (the Safety Net), where the catalog allows it |
+| platform keys (PAYG) | the workspace's fallback model |
+| the customer's own keys (BYOK) | the same model with platform keys (the Safety Net), where the catalog allows it |
 
 Source: contract, "What the service does" (optional fallback) and "Errors" (byok_required, 402 situations);
 docs/routing.md.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from policies.model import Model, Workspace
+from policies.places import has_own_place, list_own_targets, list_platform_targets
 from policies.refusal import Refusal
 from policies.route import Target
 from policies.spend import Denial, make_denial_refusal
@@ -46,14 +47,19 @@ def is_failure(status: int, *, in_success: bool = False, before_net: bool = Fals
     return in_success or status in failed or status >= 500
 
 
-def may_fit(status: int, message: str, failed: Model, following: Model) -> bool:
-    """Return whether a prompt that was too long for a model may fit into the one that would follow.
+def is_too_long(status: int, message: str) -> bool:
+    """Return whether a refusal says that the prompt is too long. This is no failure of the provider."""
+    return status in _TOO_LONG_STATUSES and _TOO_LONG.search(message) is not None
 
-    ``status`` and ``message`` are those of the refusal. This is no failure of the provider.
+
+def has_longer_window(following: Model, failed: Model, *, if_unknown: bool = False) -> bool:
+    """Return whether a prompt that was too long for ``failed`` may fit into ``following``.
+
+    ``if_unknown`` is the answer where the catalog does not say how long a window is.
     """
-    if status not in _TOO_LONG_STATUSES or failed.context_window is None or following.context_window is None:
-        return False
-    return following.context_window > failed.context_window and _TOO_LONG.search(message) is not None
+    if failed.context_window is None or following.context_window is None:
+        return if_unknown
+    return following.context_window > failed.context_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +73,14 @@ class NoFallback:
     refusal: Refusal | None = None
 
 
-def choose_second_target(
+def choose_fallback(
     first: Target, workspace: Workspace, models: Mapping[str, Model]
-) -> Target | NoFallback:
-    """Return the target of the attempt after a failed one with ``first``, or why no attempt follows."""
+) -> tuple[Target, ...] | NoFallback:
+    """Return the targets that follow once the places of the model of ``first`` failed, or why none follow."""
     if first.mode == "byok":
-        return (
-            _on_the_platform(first.model, models) if workspace.safety_net else NoFallback("safety_net is off")
-        )
+        if not workspace.safety_net:
+            return NoFallback("safety_net is off")
+        return _on_the_platform(models.get(first.model.slug), first.model)
     slug = workspace.fallback_model
     if slug is None:
         return NoFallback("the workspace has no fallback_model")
@@ -86,15 +92,32 @@ def choose_second_target(
     return fallback
 
 
-def _on_the_platform(model: Model, models: Mapping[str, Model]) -> Target | NoFallback:
-    if model.slug not in models:  # No row allows it, and it has no price.
+def list_long_prompt_targets(
+    first: Target, workspace: Workspace, models: Mapping[str, Model]
+) -> tuple[Target, ...]:
+    """Return the places of ``context_fallback_model``, none where it can't serve the calls of ``first``.
+
+    A call with the customer's own key goes to the platform's only by the Safety Net.
+    """
+    slug = workspace.context_fallback_model
+    if slug is None or slug == first.model.slug:
+        return ()
+    found = _fallback(models.get(slug), workspace)
+    if isinstance(found, str) or (
+        first.mode == "byok" and found[0].mode == "payg" and not workspace.safety_net
+    ):
+        return ()
+    return found
+
+
+def _on_the_platform(listed: Model | None, model: Model) -> tuple[Target, ...] | NoFallback:
+    if listed is None:  # No row allows it, and it has no price.
         return NoFallback("the Safety Net serves models of the catalog only")
-    if model.byok_only:
-        return NoFallback(f"{model.slug} is byok_only, which bars the Safety Net", _fallback_refusal(model))
-    secret = model.provider.platform_secret
-    if secret is None:
-        return NoFallback(f"{model.provider.name} has no platform key for the Safety Net")
-    return Target(model, "payg", secret, is_fallback=True)
+    if listed.byok_only:
+        return NoFallback(f"{listed.slug} is byok_only, which bars the Safety Net", _fallback_refusal(model))
+    if targets := list_platform_targets(listed, is_fallback=True):
+        return targets
+    return NoFallback(f"{listed.provider.name} has no platform key for the Safety Net")
 
 
 def _fallback_refusal(model: Model) -> Refusal:
@@ -105,21 +128,20 @@ def _fallback_refusal(model: Model) -> Refusal:
     )
 
 
-def _fallback(model: Model | None, workspace: Workspace) -> Target | str:
-    """Return the target with a fallback model, or why this model can serve no call of the workspace."""
+def _fallback(model: Model | None, workspace: Workspace) -> tuple[Target, ...] | str:
+    """Return the targets of a fallback model, or why this model can serve no call of the workspace."""
     if model is None:
         return "it is not in the catalog"
     if not model.active:
         return "it is not active"
-    byok = workspace.routed_key(model.provider)
-    if byok and byok.secret is not None:
-        return Target(model, "byok", byok.secret, is_fallback=True)
-    if byok or model.byok_only:
+    has_own = has_own_place(model, workspace)
+    if has_own and (targets := list_own_targets(model, workspace, is_fallback=True)):
+        return targets
+    if has_own or model.byok_only:
         return f"there is no {model.provider.name} key of the workspace's own"
-    secret = model.provider.platform_secret
-    if secret is None:
-        return f"{model.provider.name} has no platform key"
-    return Target(model, "payg", secret, is_fallback=True)
+    if targets := list_platform_targets(model, is_fallback=True):
+        return targets
+    return f"{model.provider.name} has no platform key"
 
 
 def find_unserved_reason(model: Model | None, workspace: Workspace) -> str | None:

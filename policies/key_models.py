@@ -4,6 +4,7 @@ Source: docs/routing.md.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from policies.allowed_models import AllowedModels, fold_slug
 from policies.model import Key, Model, Workspace
@@ -20,14 +21,17 @@ def restrict_route(route: Route, key: Key) -> Route:
     allowed = key.models
     if allowed is None:
         return route
-    first, *others = route.targets
+    first = route.targets[0]
     if not allowed.allows(first.model.slug):
         raise _not_allowed(first.model.slug, route.decided_by, allowed)
-    if all(allowed.allows(target.model.slug) for target in others):
+    usable = tuple([target for target in route.targets if allowed.allows(target.model.slug)])
+    longer = tuple([target for target in route.long_prompt_targets if allowed.allows(target.model.slug)])
+    route = replace(route, long_prompt_targets=longer) if longer != route.long_prompt_targets else route
+    if len(usable) == len(route.targets):
         return route
     # The words name the table, because a hint of ``explain`` looks for missing provider keys in them.
-    reason = f"fallback_model {others[0].model.slug} is outside the models of [[keys]] {key.id}"
-    return Route((first,), route.decided_by, reason)
+    reason = f"fallback_model {route.targets[-1].model.slug} is outside the models of [[keys]] {key.id}"
+    return replace(route, targets=usable, no_fallback_reason=reason)
 
 
 def find_idle_patterns(key: Key, workspace: Workspace, models: Mapping[str, Model]) -> list[str]:

@@ -26,9 +26,13 @@ Reset = Literal["never", "daily", "weekly", "monthly"]
 Auth = Literal[
     "bearer", "api-key", "x-api-key", "x-goog-api-key", "google_service_account", "aws_sigv4", "none"
 ]
+Order = Literal["sticky", "first", "cheapest"]
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+MAX_DEPLOYMENTS: Final = 15
+"""How many further places may serve a model."""
 
 NO_SECRET: Final = SecretStr("")
 """The secret for a provider that takes no key. No header is sent for it."""
@@ -93,7 +97,10 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One catalog row, or a model outside the catalog that is called with a customer's own key.
+    """One catalog row at one place, or a model outside the catalog that is called with a customer's own key.
+
+    ``deployments`` are the further places that serve the row, and ``order`` chooses among them. Each has the row's
+    retail prices, and wholesale prices of its own. ``weight`` is a place's share, 0 for none while others can serve.
 
     ``max_completion_tokens`` is the catalog hard maximum of the contract, None outside the catalog. ``context_window``
     is the most tokens of prompt and completion together, None where the catalog does not say. With ``cost``
@@ -118,12 +125,31 @@ class Model:
     lacks: frozenset[str] = frozenset()
     timed: tuple[TimedPrices, ...] = ()
     max_searches: int = MAX_SEARCHES
+    order: Order = "sticky"
+    weight: int = 1
+    deployments: tuple["Model", ...] = field(default=(), repr=False)
+    has_siblings: bool = False
     price_set: PriceSet = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         beside = self.family.reasoning_beside_completion
         price_set = PriceSet(self.wholesale, self.retail, self.markup_percent, self.cost, beside)
         object.__setattr__(self, "price_set", price_set)
+
+    @property
+    def places(self) -> tuple["Model", ...]:
+        """The places that serve the row, in the order of models.toml. A further place has only itself."""
+        return (self, *self.deployments)
+
+    @property
+    def place(self) -> str:
+        """The name of this place: no other one of the row has it."""
+        return f"{self.provider.name}/{self.upstream_model_id}"
+
+    @property
+    def deployment(self) -> str | None:
+        """The name of this place where the row has several, else None."""
+        return self.place if self.has_siblings else None
 
     def at(self, moment: datetime) -> "Model":
         """Return the model with the prices that hold at ``moment``, and no others."""
@@ -144,8 +170,13 @@ class Model:
 
     @property
     def needs_own_key(self) -> bool:
-        """Whether it is served with customers' own keys only: by its row, or because a platform key is missing."""
-        return self.byok_only or not self.provider.has_platform_key
+        """Whether it is served with customers' own keys only: by its row, or because no place has a platform key."""
+        return self.byok_only or not any(place.provider.has_platform_key for place in self.places)
+
+    def with_provider(self, providers: Mapping[str, Provider]) -> "Model":
+        """Return the model with the providers of its places replaced by those of the same name."""
+        deployments = tuple([place.with_provider(providers) for place in self.deployments])
+        return replace(self, provider=providers[self.provider.name], deployments=deployments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +291,7 @@ class Workspace:
     states_overage_protection: bool = True
     default_model: str | None = None
     fallback_model: str | None = None
+    context_fallback_model: str | None = None
     safety_net: bool = False
     alert_at_percent: tuple[int, ...] = (80, 95, 100)
     byok: Mapping[str, Byok] = _NO_ENTRIES

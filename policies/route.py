@@ -1,9 +1,9 @@
 """``Route``: the targets that a call is sent to, each a model with a key. Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from pydantic import SecretStr
 
@@ -64,20 +64,35 @@ class Target:
         return made
 
 
+MAX_ATTEMPTS: Final = 3
+"""How many attempts a call may make, where proxy.conf does not say."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The targets of one attempt or two, in their order, and the name of the rule that chose the model.
+    """The targets that a call may be sent to, in their order, and the name of the rule that chose the model.
 
-    ``no_fallback_reason`` says why there is no second attempt, for operators. ``fallback_refusal`` is what the client
-    gets once the only attempt has failed, where the model forbids the Safety Net.
+    The places of the model come first. Those of the fallback model, or the platform's places of the Safety Net, follow.
+    ``no_fallback_reason`` says why nothing follows the model's own places, for operators. ``fallback_refusal`` is what
+    the client gets once the attempts have failed, where the model forbids the Safety Net. ``long_prompt_targets`` only
+    follow a prompt that was too long. ``has_choice``: several targets are places of one model with keys of the same
+    owner, so that each call has an order of its own.
     """
 
     targets: tuple[Target, ...]
     decided_by: str
     no_fallback_reason: str | None = None
     fallback_refusal: Refusal | None = None
+    max_attempts: int = MAX_ATTEMPTS
+    long_prompt_targets: tuple[Target, ...] = ()
+    has_choice: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        owners = {(target.model.slug, target.mode) for target in self.targets}
+        object.__setattr__(self, "has_choice", len(owners) < len(self.targets))
 
     @property
     def has_safety_net(self) -> bool:
         """Whether the Safety Net is on for the first attempt, even if the model forbids it."""
-        return self.targets[0].mode == "byok" and (len(self.targets) > 1 or self.fallback_refusal is not None)
+        is_own = self.targets[0].mode == "byok"
+        return is_own and (self.targets[-1].mode == "payg" or self.fallback_refusal is not None)

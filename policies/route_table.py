@@ -9,7 +9,7 @@ from typing import Final
 
 from policies.model import Model, Provider, Workspace
 from policies.request_facts import RequestFacts
-from policies.route import Route, Target
+from policies.route import MAX_ATTEMPTS, Route, Target
 from policies.routing import choose_route
 
 MAX_ROUTES: Final = 10_000
@@ -24,14 +24,19 @@ class RouteTable:
     """
 
     def __init__(
-        self, models: Mapping[str, Model], providers: Mapping[str, Provider], max_routes: int = MAX_ROUTES
+        self,
+        models: Mapping[str, Model],
+        providers: Mapping[str, Provider],
+        max_routes: int = MAX_ROUTES,
+        max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
         self._models = models
         self._providers = providers
+        self._max_attempts = max_attempts
         self._max_routes = max_routes
         self._by_name: dict[tuple[str, str | None], Route] = {}
         self._by_choice: dict[tuple[str, str, str], Route] = {}
-        self._on_the_platform: dict[tuple[str, bool], Target] = {}
+        self._on_the_platform: dict[tuple[str, str, bool], Target] = {}
 
     def find(self, request: RequestFacts, workspace: Workspace) -> Route:
         """Return the route of a request. ``workspace`` is one of the settings. Raises Refusal as ``choose_route``."""
@@ -43,7 +48,7 @@ class RouteTable:
         route = choose_route(request, workspace, self._models, self._providers)
         slug = route.targets[0].model.slug
         if slug not in self._models:
-            return route
+            return replace(route, max_attempts=self._max_attempts)
         route = self._keep((workspace.id, slug, route.decided_by), route)
         if not depends_on_content and (request.model is None or request.model in self._models):
             self._by_name[named] = route
@@ -56,11 +61,14 @@ class RouteTable:
         if len(self._by_choice) >= self._max_routes or len(self._by_name) >= self._max_routes:
             self._by_choice.clear()
             self._by_name.clear()
-        made = replace(route, targets=tuple([self._share(target) for target in route.targets]))
+        targets = tuple([self._share(target) for target in route.targets])
+        longer = tuple([self._share(target) for target in route.long_prompt_targets])
+        made = replace(route, targets=targets, long_prompt_targets=longer, max_attempts=self._max_attempts)
         self._by_choice[choice] = made
         return made
 
     def _share(self, target: Target) -> Target:
         if target.mode != "payg":
             return target
-        return self._on_the_platform.setdefault((target.model.slug, target.is_fallback), target)
+        place = (target.model.slug, target.model.place, target.is_fallback)
+        return self._on_the_platform.setdefault(place, target)

@@ -14,14 +14,13 @@ Source: docs/routing.md; contract, "Chat request body" (model) and "Errors" (bad
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
-
-from pydantic import SecretStr
+from typing import Final, NoReturn
 
 from policies.allowed_models import fold_slug
-from policies.fallback import NoFallback, choose_second_target
+from policies.fallback import NoFallback, choose_fallback, list_long_prompt_targets
 from policies.keywords import RuleText
 from policies.model import Heuristic, Model, Provider, Workspace
+from policies.places import has_own_place, list_own_targets, list_platform_targets
 from policies.prices import Prices
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
@@ -57,8 +56,8 @@ def choose_route(
 ) -> Route:
     """Return the route of a request. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``.
 
-    ``policies.fallback`` chooses the second target. Each refusal says what to change. It never repeats a name from the
-    client, because some people put a key there by mistake.
+    ``policies.fallback`` chooses what follows the model's own places. Each refusal says what to change. It never
+    repeats a name from the client, because some people put a key there by mistake.
     """
     listed = None if request.model is None else _listed(request.model, models, providers)
     choice = (
@@ -72,11 +71,12 @@ def choose_route(
         raise _no_route(request.model)
     if not choice.model.active:
         raise _inactive(choice.model.slug, choice.named_in)
-    first = _target(choice, workspace)
-    then = choose_second_target(first, workspace, models)
+    own = _targets(choice, workspace)
+    longer = list_long_prompt_targets(own[0], workspace, models)
+    then = choose_fallback(own[0], workspace, models)
     if isinstance(then, NoFallback):
-        return Route((first,), choice.decided_by, then.reason, then.refusal)
-    return Route((first, then), choice.decided_by)
+        return Route(own, choice.decided_by, then.reason, then.refusal, long_prompt_targets=longer)
+    return Route((*own, *then), choice.decided_by, long_prompt_targets=longer)
 
 
 # --- the rules ----------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def _with_own_key(
     if name is None:
         return None
     if listed:
-        return _Choice(listed, TIER_1) if workspace.routed_key(listed.provider) else None
+        return _Choice(listed, TIER_1) if has_own_place(listed, workspace) else None
     if provider := _provider_named(name, providers):
         return _Choice(_custom_model(name, provider, workspace), CUSTOM)
     if any(byok.routing for byok in workspace.byok.values()):
@@ -207,27 +207,28 @@ def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
 # --- the key --------------------------------------------------------------------------------------------
 
 
-def _target(choice: _Choice, workspace: Workspace) -> Target:
-    """Return the target with a model: with the customer's own key if its routing is on, else with a platform key."""
-    model, provider = choice.model, choice.model.provider
-    if byok := workspace.routed_key(provider):
-        if byok.secret is None:
-            raise Refusal(
-                "invalid_state",
-                f"The BYOK route to {provider.name} has no stored key: set what 'secret' in [byok.{provider.name}] "
-                "of the workspace's file refers to.",
-            )
-        return Target(model, "byok", byok.secret)
+def _targets(choice: _Choice, workspace: Workspace) -> tuple[Target, ...]:
+    """Return the places of a model: with the customer's own keys if the routing of one is on, else the platform's."""
+    model = choice.model
+    if has_own_place(model, workspace):
+        return list_own_targets(model, workspace) or _raise_no_stored_key(model, workspace)
     if model.byok_only:
-        why = f"'{model.slug}' is served with your own {provider.name} key only"
+        why = f"'{model.slug}' is served with your own {model.provider.name} key only"
         raise _own_key_needed(choice, workspace, why)
-    return Target(model, "payg", _platform_secret(choice, workspace))
+    return list_platform_targets(model) or _raise_no_platform_key(choice, workspace)
 
 
-def _platform_secret(choice: _Choice, workspace: Workspace) -> SecretStr:
+def _raise_no_stored_key(model: Model, workspace: Workspace) -> NoReturn:
+    name = next(place.provider.name for place in model.places if workspace.routed_key(place.provider))
+    raise Refusal(
+        "invalid_state",
+        f"The BYOK route to {name} has no stored key: set what 'secret' in [byok.{name}] "
+        "of the workspace's file refers to.",
+    )
+
+
+def _raise_no_platform_key(choice: _Choice, workspace: Workspace) -> NoReturn:
     provider = choice.model.provider
-    if provider.platform_secret is not None:
-        return provider.platform_secret
     why = f"There is no platform key for '{choice.model.slug}'"
     # The client chose the model. A model that the workspace's file names is the operator's choice.
     if choice.named_in is None:

@@ -215,6 +215,8 @@ def _find_named_models(workspace: Workspace) -> Iterator[tuple[str, str]]:
         yield "default_model", workspace.default_model
     if workspace.fallback_model is not None:
         yield "fallback_model", workspace.fallback_model
+    if workspace.context_fallback_model is not None:
+        yield "context_fallback_model", workspace.context_fallback_model
     for index, rule in enumerate(workspace.rules):
         yield f"rules[{index}] ({rule.keywords[0]}).model", rule.model
     for index, heuristic in enumerate(workspace.heuristics):

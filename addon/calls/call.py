@@ -1,8 +1,9 @@
 """One call from top to bottom: ``serve`` is the coroutine that each request runs.
 
-Admission, body, route, one attempt or two, and the answer. The attempt that answers also settles the call.
+Admission, body, route, attempts, and the answer. The attempt that answers also settles the call.
 """
 
+import asyncio
 import re
 from typing import Final
 
@@ -19,6 +20,7 @@ from addon.calls.responses import make_catalog_response, make_error_response, ma
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.store.protocol import StoreUnavailable
+from addon.telemetry.logs import log_attempt_failed
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, no_access_token, refusal_error
 from addon.text.http_heads import Headers, RequestHead
 from addon.text.masking import mask_credentials
@@ -66,9 +68,10 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
         while attempt and (failed := await AttemptRunner(call, attempt, stream, deps).run()):
             failure = with_advice(failed, attempt.advice)
             deps.in_flight.note_attempt_end(call, attempt, failure)
-            may_fall_back = call.may_fall_back(attempt, failure)
-            attempt = await reserve_next(call, deps, failure) if may_fall_back else None
+            attempt = await _next_attempt(call, attempt, failure, stream, deps)
             if attempt is None:
+                if call.first_failure and call.first_byte_s is None:
+                    log_attempt_failed(call.exchange, failure, "the client gets the failure of the first")
                 await _answer_failure(call, failure, stream, deps)
     except Exception as fault:  # noqa: BLE001  (``_end_early`` raises what it does not know)
         await _end_early(call, stream, deps, fault)
@@ -137,6 +140,21 @@ async def admit(call: Call, head: RequestHead, deps: Dependencies, *, has_whole_
     if not (has_whole_body and take_token_later(call, deps)):
         await take_token(call, deps)
     call.exchange = call.exchange.admit()
+
+
+async def _next_attempt(
+    call: Call, attempt: UpstreamAttempt, failure: ErrorAnswer, stream: Stream, deps: Dependencies
+) -> UpstreamAttempt | None:
+    """Return the attempt after one that failed, dispatched: at another place, or a retry. None where none follows."""
+    if not call.may_fall_back(attempt, failure):
+        return None
+    if fitting := call.list_fitting(attempt, failure):
+        call.exchange = call.exchange.with_following(fitting)
+    elif (wait_s := call.find_retry_wait_s(attempt, failure)) is not None:
+        with stream.while_connected():
+            await asyncio.sleep(wait_s)
+        call.exchange = call.exchange.with_retry()
+    return await reserve_next(call, deps, failure)
 
 
 async def _answer_failure(call: Call, failure: ErrorAnswer, stream: Stream, deps: Dependencies) -> None:

@@ -1,6 +1,7 @@
 """``Call``: all that is known of one call while it is served. No I/O."""
 
 from typing import Any, Final
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -9,9 +10,12 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.chat_request import ChatRequest
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
+from policies.affinity import find_affinity
 from policies.call_stages import Stage
 from policies.exchange import Exchange, NotKnown
-from policies.fallback import is_failure, may_fit
+from policies.fallback import has_longer_window, is_failure, is_too_long
+from policies.retry import find_retry_wait_s
+from policies.route import Target
 
 NO_CHAT: Final[Any] = NotKnown("a call has no request before its body is read and after it has ended")
 
@@ -25,14 +29,15 @@ class Call(Struct, eq=False):
     | ``settings`` | the settings that it began with; a later reload does not change them |
     | ``chat`` | the chat request, false before the body is read and after the call has ended |
     | ``current`` | the attempt that is made now, or the last one |
-    | ``failed`` | the attempt before ``current``, None where none was sent |
-    | ``first_failure`` | how the first of two attempts failed |
+    | ``failed`` | the first attempt, once another one follows it; None where none was sent |
+    | ``first_failure`` | how the first of several attempts failed |
     | ``first_sent_s`` | when the first attempt was sent, by the clock of ``exchange.started_s`` |
     | ``first_byte_s`` | when the client got the first byte of an answer, by the same clock |
     | ``is_head_sent`` | the client has the head of a streamed answer, so no other attempt may follow |
     | ``counted_bytes`` | how many bytes of its body the budget of all bodies counts |
     | ``without_token`` | the exchange from before the rate limit, while the token is to be taken with the hold |
     | ``has_stalled_client`` | the client read nothing for too long |
+    | ``affinity`` | what its conversation shares, once it is asked for |
     """
 
     exchange: Exchange
@@ -47,6 +52,7 @@ class Call(Struct, eq=False):
     counted_bytes: int = 0
     without_token: Exchange | None = None
     has_stalled_client: bool = False
+    affinity: bytes = b""
 
     @property
     def attempt(self) -> UpstreamAttempt:
@@ -74,26 +80,51 @@ class Call(Struct, eq=False):
         return is_failure(failure.status, in_success=in_success, before_net=before_net)
 
     def may_fall_back(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
-        """Return whether another attempt may follow: only after the first, and before the client has any byte."""
-        is_first = self.exchange.stage is Stage.DISPATCHED and self.first_failure is None
-        if not is_first or self.is_head_sent:
+        """Return whether another attempt may follow, if there is one: only before the client has any byte."""
+        if self.exchange.stage is not Stage.DISPATCHED or self.is_head_sent:
             return False
-        return self.has_failed(attempt, failure) or self._may_fit_next(attempt, failure)
+        return self.has_failed(attempt, failure) or bool(self.list_fitting(attempt, failure))
 
-    def _may_fit_next(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
-        """Return whether the provider refused the prompt as too long, and the model of the next attempt takes more."""
-        following, has_answered = self.exchange.next_target, attempt.status is not None
-        return (
-            has_answered
-            and bool(following)
-            and may_fit(failure.status, failure.message, attempt.target.model, following.model)
+    def find_retry_wait_s(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> float | None:
+        """Return how long to wait before the same attempt once more, None where it is not made again.
+
+        ``failure`` may be followed by another attempt.
+        """
+        exchange, conf = self.exchange, self.settings.conf.upstream
+        most_attempts = min(1 + conf.retries, conf.max_attempts)
+        if len(exchange.route.targets) > 1 or exchange.attempts >= most_attempts:
+            return None
+        return find_retry_wait_s(
+            attempt.status,
+            is_sent=attempt.is_sent,
+            after_s=failure.retry_after_s,
+            should_retry=failure.should_retry,
+            chance=crc32(exchange.id.encode()) / 2**32,
         )
+
+    def find_affinity(self) -> bytes:
+        """Return what this call shares with others of its conversation, see ``policies.affinity``."""
+        if not self.affinity:
+            cache_key = self.chat.extras.get("prompt_cache_key")
+            self.affinity = find_affinity(self.exchange.workspace.id, self.chat.fields, cache_key)
+        return self.affinity
+
+    def list_fitting(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> tuple[Target, ...]:
+        """Return the targets that may follow, for a prompt that is too long for the model of ``attempt``; else none."""
+        route, failed = self.exchange.route, attempt.target.model
+        if attempt.status is None or not is_too_long(failure.status, failure.message):
+            return ()
+        longer = [
+            one for one in route.long_prompt_targets if has_longer_window(one.model, failed, if_unknown=True)
+        ]
+        left = route.targets[self.exchange.position :]
+        return (*longer, *[one for one in left if has_longer_window(one.model, failed)])
 
     def finish_with_error(self, failure: ErrorAnswer) -> ErrorAnswer:
         """Return the error that the client gets for a failed call, and note which attempt it is from.
 
-        Of two failed attempts, the client gets the failure of the first. Once it has the head of a stream, it gets the
-        failure that ended this stream.
+        Of several failed attempts, the client gets the failure of the first. Once it has the head of a stream, it gets
+        the failure that ended this stream.
         """
         has_ended = self.exchange.stage is not Stage.DISPATCHED
         if self.first_failure is None or self.is_head_sent or has_ended:

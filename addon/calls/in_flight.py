@@ -29,7 +29,6 @@ from addon.runtime.clock import Clock
 from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
 from addon.telemetry.logs import (
-    log_attempt_failed,
     log_call,
     log_implausible_usage,
     log_unpriced_service_tier,
@@ -111,10 +110,6 @@ class InFlightCalls:
         attempt.failure, target = failure, call.exchange.target
         if failure:
             self.metrics.attempt_failed(target.model.provider.name, failure.code)
-            if call.first_failure and call.first_byte_s is None:
-                log_attempt_failed(
-                    call.exchange, failure, "as the first did, and the client gets that failure"
-                )
         self.platform_keys.record_answer(
             attempt.key_target, failure.status if failure else OK, attempt.retry_after
         )

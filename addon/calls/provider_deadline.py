@@ -93,9 +93,11 @@ class ProviderDeadline:
         """
         if self._call.exchange.stream:
             return self._sent_s + self._conf.first_byte_timeout_s
-        is_first_of_two = self._call.exchange.next_target is not NO_TARGET
+        exchange, whole_timeout_s = self._call.exchange, self._conf.whole_timeout_s
         first_sent_s = self._sent_s if self._call.first_sent_s is None else self._call.first_sent_s
-        until_s = first_sent_s + self._conf.whole_timeout_s / (2 if is_first_of_two else 1)
+        until_s = first_sent_s + whole_timeout_s
+        if exchange.next_target is not NO_TARGET:  # Half of what is left stays for the places that follow.
+            until_s -= whole_timeout_s / 2**exchange.attempts
         head_s, status = self._attempt.head_s, self._attempt.status
         if head_s is not None and status is not None and status >= 300:
             until_s = min(until_s, head_s + self._conf.first_byte_timeout_s)

@@ -1,12 +1,13 @@
 """From a routed call to an attempt that may be sent, and from a failed attempt to the next one.
 
 ``_reserve`` has the steps that make any attempt ready: find its prices, choose the key, ask operators' policies, check
-the limits and hold the money in one step, build the request. Where the second attempt can't be made ready, the failure
-of the first one is the answer.
+the limits and hold the money in one step, build the request. Where no other attempt can be made ready, the failure of
+the first one is the answer.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from addon.calls.attempt import UpstreamAttempt
@@ -30,7 +31,6 @@ from policies.completion_cap import find_completion_cap
 from policies.exchange import Exchange
 from policies.fallback import find_refusal_after_failure
 from policies.refusal import Refusal
-from policies.route import Route
 from policies.spend import Denial, Hold, make_denial_refusal
 
 log = logging.getLogger("tollgate.reservation")
@@ -41,12 +41,12 @@ PlaceHold = Callable[[HoldRequest], Awaitable[Hold | Denial]]
 async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
     """Return the first attempt of a routed call, dispatched.
 
-    Where the circuit of the route's first attempt is open, this is the route's second one. Raises Refusal,
-    StoreUnavailable or AccessTokenUnavailable.
+    It passes over the first places of its route whose circuits are open. Raises Refusal, StoreUnavailable or
+    AccessTokenUnavailable.
     """
-    if deps.store.known_circuits and (attempt := await _skip_open_circuit(call, deps)):
+    if deps.store.known_circuits and (attempt := await _pass_over_first(call, deps)):
         return _dispatch(call, attempt)
-    # A hold that was placed for the second attempt, which could not be made ready, moves to the first.
+    # A hold that was placed for another attempt, which could not be made ready, moves to the first.
     place: PlaceHold = deps.store.move_hold if call.exchange.next_hold else deps.store.hold
     if call.without_token is not None:
         place = partial(take_and_hold, call, deps)
@@ -76,27 +76,32 @@ async def reserve_next(call: Call, deps: Dependencies, failure: ErrorAnswer) -> 
     if next_attempt is None:
         return None
     log_attempt_failed(failed, failure, "another follows")
-    call.failed, call.first_failure = attempt, failure
+    if call.first_failure is None:
+        call.failed, call.first_failure = attempt, failure
     return _dispatch(call, next_attempt)
 
 
 async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
-    """Return the second attempt of a call, ready; None where the first one's failure is the answer."""
-    exchange, refusal = call.exchange, call.exchange.route.fallback_refusal
+    """Return the next attempt that can be made ready; None where the failure of the first one is the answer."""
+    refusal = call.exchange.route.fallback_refusal
+    while call.exchange.next_target:
+        _pass_over_next(call, deps)
+        try:
+            made = await _reserve(call, deps, deps.store.move_hold)
+        except StoreUnavailable as reason:
+            _log_no_fallback(call.exchange, str(reason))
+            return None
+        except (Refusal, AccessTokenUnavailable) as reason:
+            _log_no_fallback(call.exchange, _loggable(reason))
+        else:
+            if not isinstance(made, Denial):
+                return made
+            if denied := find_refusal_after_failure(made, call.exchange.target, call.exchange.created_at):
+                raise denied
+            _log_no_fallback(call.exchange, f"a limit has no room ({made.reason})")
+        call.exchange = call.exchange.skip_target()
     if refusal:
         raise refusal.copy()  # Calls share a route.
-    if not exchange.next_target:
-        return None
-    try:
-        made = await _reserve(call, deps, deps.store.move_hold)
-    except (Refusal, StoreUnavailable, AccessTokenUnavailable) as reason:
-        _log_no_fallback(exchange, _loggable(reason))
-        return None
-    if not isinstance(made, Denial):
-        return made
-    if refusal := find_refusal_after_failure(made, exchange.target, exchange.created_at):
-        raise refusal
-    _log_no_fallback(exchange, f"a limit has no room ({made.reason})")
     return None
 
 
@@ -110,21 +115,25 @@ async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAt
     return await reserve_next(call, deps, no_access_token())
 
 
-async def _skip_open_circuit(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
-    """Return the second attempt, ready, where the circuit of the first is open; None where the first is to be made.
+async def _pass_over_first(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
+    """Return the attempt at the first place whose circuit lets it through, ready; None where that is the route's first.
 
-    An open circuit never refuses a call: where the second attempt can't be made ready, the first is made.
+    An open circuit never refuses a call: where all are open, or the other attempt can't be made ready, the first is
+    made.
     """
     routed, route = call.exchange, call.exchange.route
-    if len(route.targets) == 1:
-        return None
-    first, second = [circuit_of(target, routed.workspace) for target in route.targets]
-    if not deps.store.is_circuit_open(first) or deps.store.is_circuit_open(second):
+    circuits = [circuit_of(target, routed.workspace) for target in route.targets]
+    closed = next((at for at, one in enumerate(circuits) if not deps.store.is_circuit_open(one)), 0)
+    if not closed:
         return None
     await take_late_token(call, deps)
-    if await deps.store.circuit_allows(first, routed.id):
+    for at in range(closed):  # One of these may be due for a probe.
+        if await deps.store.circuit_allows(circuits[at], routed.id):
+            closed = at
+            break
+    if not closed:
         return None
-    call.exchange = routed.with_route(Route(route.targets[1:], route.decided_by))
+    call.exchange = routed.with_route(replace(route, targets=route.targets[closed:]))
     try:
         made = await _reserve(call, deps, deps.store.hold)
     except (Refusal, AccessTokenUnavailable):
@@ -133,6 +142,18 @@ async def _skip_open_circuit(call: Call, deps: Dependencies) -> UpstreamAttempt 
         return made
     call.exchange = call.exchange.with_route(route)
     return None
+
+
+def _pass_over_next(call: Call, deps: Dependencies) -> None:
+    """Pass over the next targets whose circuits are open, as long as one follows whose circuit is not."""
+    exchange = call.exchange
+    if not deps.store.known_circuits:
+        return
+    left = exchange.route.targets[exchange.position :]
+    is_open = [deps.store.is_circuit_open(circuit_of(target, exchange.workspace)) for target in left]
+    if False in is_open:
+        for _ in range(is_open.index(False)):
+            call.exchange = call.exchange.skip_target()
 
 
 async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> UpstreamAttempt | Denial:

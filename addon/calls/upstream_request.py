@@ -23,7 +23,8 @@ from policies.field_change import FieldChange
 from policies.field_rules import count_choices
 from policies.key_models import restrict_route
 from policies.limits import limits_of
-from policies.money import RARE_KINDS
+from policies.money import RARE_KINDS, compute_costs_nanousd
+from policies.place_order import Measure, order_route
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.review import ReviewedCall, review, reviewed_messages
@@ -31,6 +32,7 @@ from policies.route import Route, Target
 from policies.sanitize import Sanitized, sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 from policies.trace_context import make_span_id
+from policies.usage import Usage
 
 
 def accept_request(call: Call, chat: ChatRequest) -> None:
@@ -46,12 +48,27 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
 
 
 def find_route(call: Call) -> Route:
-    """Return the route of a call. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
+    """Return the route of a call, its places in the order of this call.
+
+    Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``.
+    """
     chat, settings, key = call.chat, call.settings, call.exchange.key
     route = settings.routes.find(RequestFacts(chat.model, chat.fields), call.exchange.workspace)
     if route.targets[0].model.slug not in settings.models:
         _check_custom_name(route.targets[0].model.slug, call)
-    return route if key.models is None else restrict_route(route, key)
+    route = route if key.models is None else restrict_route(route, key)
+    if not route.has_choice:
+        return route
+    measures: dict[str, Measure] = {"cheapest": partial(_estimate_wholesale_nanousd, call)}
+    return order_route(route, call.find_affinity(), measures)
+
+
+def _estimate_wholesale_nanousd(call: Call, target: Target) -> int:
+    """Return what a call would cost the platform at a place, with a quarter of its cap as its completion."""
+    chat, model = call.chat, target.at(call.exchange.created_at).model
+    cap_tokens = find_completion_cap(chat.requested_cap, model.max_completion_tokens) or 0
+    usage = Usage(prompt_tokens=chat.prompt_tokens(model.family), completion_tokens=cap_tokens // 4)
+    return compute_costs_nanousd(usage, (model.wholesale,), False)[0]
 
 
 def accept_route(call: Call, route: Route) -> None:

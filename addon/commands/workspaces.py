@@ -30,9 +30,10 @@ COLUMNS = (
         "default_model",
         "fallback_model",
     ),
+    *("context_fallback_model",),
     *("safety_net", "overage_protection", "alert_at_percent", "active_keys"),
 )
-OPTIONAL_COLUMNS = ("alert_at_percent", "safety_net", "fallback_model", "name")
+OPTIONAL_COLUMNS = ("alert_at_percent", "safety_net", "context_fallback_model", "fallback_model", "name")
 """The columns that a table leaves out first."""
 
 
@@ -93,6 +94,7 @@ def _make_row(workspace: Workspace) -> list[Any]:
         None if cap is None else format_nanousd(cap),
         workspace.default_model,
         workspace.fallback_model,
+        workspace.context_fallback_model,
         workspace.safety_net,
         workspace.overage_protection,
         list(workspace.alert_at_percent),

@@ -208,7 +208,16 @@ WORKSPACE_SETTINGS: Final = (
         "Fallback model",
         "SLUG",
         parse_text,
-        hint="The model of the second attempt after a failed call with the platform's key. If empty: none.",
+        hint="The model of the next attempts after a failed call with the platform's key. If empty: none.",
+    ),
+    Setting(
+        "context_fallback_model",
+        "--context-fallback-model",
+        "The model after a prompt that is too long for another.",
+        "Model for long prompts",
+        "SLUG",
+        parse_text,
+        hint="The model that a call tries next where its prompt is too long for the first one. If empty: none.",
     ),
     Setting(
         "safety_net",

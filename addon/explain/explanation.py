@@ -113,8 +113,8 @@ class ExplainedAttempt:
 class Explanation:
     """The explanation of one call. ``refused`` ends the call before anything is sent.
 
-    ``error_on_failure`` is the error that the client gets where the first attempt fails and no second one can be made.
-    None: it gets that failure. ``no_fallback_reason`` says why the route has no second attempt.
+    ``error_on_failure`` is the error that the client gets where attempts fail and no other one can be made. None: it
+    gets the failure of the first. ``no_fallback_reason`` says why nothing follows the places of the model.
     """
 
     limit_rpm: int
@@ -174,10 +174,15 @@ def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any
     first = _explain_attempt(call, given, budgets)
     explanation.attempts.append(first)
     explanation.refused = first.refused
-    if not first.refused and call.exchange.next_target:
-        second = _explain_attempt(call, given, budgets)
-        explanation.attempts.append(second)
-        explanation.error_on_failure = _error_instead(first, second, call.exchange.created_at)
+    while not first.refused and call.exchange.next_target:
+        following = _explain_attempt(call, given, budgets)
+        explanation.attempts.append(following)
+        if following.refused:
+            call.exchange = call.exchange.skip_target()
+            now = call.exchange.created_at
+            explanation.error_on_failure = explanation.error_on_failure or _error_instead(
+                first, following, now
+            )
 
 
 def _admit(call: Call, content: bytes) -> None:

@@ -19,8 +19,9 @@ def describe_call(workspace: str, key_id: str, explanation: Explanation) -> str:
 def name_attempt(number: int, attempt: ExplainedAttempt) -> str:
     """Return the title of an attempt: its number, model and provider."""
     model = attempt.target.model
-    when = ", if the first fails" if number > 1 else ""
-    return f"Attempt {number}{when}: {model.slug} at {model.provider.name}"
+    when = {1: "", 2: ", if the first fails"}.get(number, ", if those before fail")
+    place = f" ({model.upstream_model_id})" if model.has_siblings else ""
+    return f"Attempt {number}{when}: {model.slug} at {model.provider.name}{place}"
 
 
 def describe_mode(target: Target) -> str:
@@ -40,9 +41,11 @@ def describe_end(explanation: Explanation) -> Iterator[str]:
     if explanation.refused:
         return
     if explanation.no_fallback_reason:
-        yield f"There is no second attempt: {explanation.no_fallback_reason}."
+        what = "There is no second attempt" if len(explanation.attempts) == 1 else "Nothing else follows"
+        yield f"{what}: {explanation.no_fallback_reason}."
     if explanation.error_on_failure:
-        yield f"If the first attempt fails, the client gets: {_describe_error(explanation.error_on_failure)}"
+        failed = "the first attempt fails" if len(explanation.attempts) < 3 else "the attempts fail"
+        yield f"If {failed}, the client gets: {_describe_error(explanation.error_on_failure)}"
 
 
 def _describe_error(error: ErrorAnswer) -> str:

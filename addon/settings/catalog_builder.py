@@ -4,6 +4,7 @@ The tables of the overlay, ``[paths] catalog_overlay``, replace those of the cat
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,8 +16,10 @@ from addon.settings.catalog_schema import (
     FAMILIES_FILE,
     MODELS_FILE,
     PROVIDERS_FILE,
+    DeploymentTable,
     FamilyTable,
     ModelTable,
+    PlaceTable,
     ProviderTable,
 )
 from addon.settings.conf_schema import ProxyConf
@@ -24,7 +27,7 @@ from addon.settings.errors import ErrorList, SettingsError, join_errors, join_ke
 from addon.settings.file_content import parse_toml
 from addon.settings.gateway_secrets import SecretUse
 from addon.settings.price_schema import make_prices
-from addon.settings.price_time_schema import make_timed_prices
+from addon.settings.price_time_schema import make_timed_prices, reprice
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
@@ -208,32 +211,67 @@ class CatalogBuilder:
                 self.models[slug] = self._make_model(slug, table, file)
 
     def _make_model(self, slug: str, table: ModelTable, file: Path) -> Model:
-        provider = self.providers[check_known(table.provider, self.providers, file, slug, "provider")]
-        family = self.families[check_known(table.family, self.families, file, slug, "family")]
-        check = _PATHS.get(provider.dialect) or ("{model}" in provider.chat_path and model_path)
-        if check:
-            try:
-                check(table.upstream_model_id)
-            except ValueError as error:
-                raise SettingsError(file, join_key_path(slug, "upstream_model_id"), str(error)) from None
+        markup_percent = self._conf.billing.markup_percent
         wholesale = make_prices(table)
-        return Model(
+        provider = self._find_provider(table, file, slug)
+        model = Model(
             slug=slug,
             provider=provider,
             upstream_model_id=table.upstream_model_id,
-            family=family,
+            family=self._find_family(table.family, file, slug),
             wholesale=wholesale,
-            retail=compute_retail_prices(wholesale, self._conf.billing.markup_percent),
+            retail=compute_retail_prices(wholesale, markup_percent),
             max_completion_tokens=table.max_completion_tokens,
             byok_only=table.byok_only,
             active=table.active and (self.sandbox_enabled or not provider.builtin),
             context_window=table.context_window,
             max_searches=table.max_searches,
             cost=table.cost,
-            markup_percent=self._conf.billing.markup_percent,
+            markup_percent=markup_percent,
             lacks=frozenset(table.lacks),
-            timed=make_timed_prices(table, self._conf.billing.markup_percent),
+            timed=make_timed_prices(table, markup_percent),
+            order=table.order,
+            weight=table.weight,
+            has_siblings=bool(table.deployments),
         )
+        deployments = [self._make_deployment(model, table, at, file) for at in range(len(table.deployments))]
+        return replace(model, deployments=tuple([one for one in deployments if one is not None]))
+
+    def _make_deployment(self, model: Model, table: ModelTable, at: int, file: Path) -> Model | None:
+        """Return a further place of ``model``, None for a sandbox that does not run."""
+        deployment, path = table.deployments[at], (model.slug, "deployments", at)
+        provider = self._find_provider(deployment, file, *path)
+        if provider.builtin and not self.sandbox_enabled:
+            return None
+        changes: dict[str, Any] = {}
+        if deployment.family is not None:
+            changes["family"] = self._find_family(deployment.family, file, *path)
+        if deployment.stated or deployment.tiers or deployment.service_tiers:
+            wholesale = make_prices(deployment, table.stated)
+            changes |= {"wholesale": wholesale, "timed": reprice(model.timed, wholesale)}
+        return replace(
+            model,
+            provider=provider,
+            upstream_model_id=deployment.upstream_model_id,
+            max_completion_tokens=deployment.max_completion_tokens or model.max_completion_tokens,
+            context_window=deployment.context_window or model.context_window,
+            weight=deployment.weight,
+            **changes,
+        )
+
+    def _find_provider(self, table: PlaceTable | DeploymentTable, file: Path, *path: str | int) -> Provider:
+        """Return the provider of a place. Raises ``SettingsError``, also for an id that its URL can't have."""
+        provider = self.providers[check_known(table.provider, self.providers, file, *path, "provider")]
+        check = _PATHS.get(provider.dialect) or ("{model}" in provider.chat_path and model_path)
+        if check:
+            try:
+                check(table.upstream_model_id)
+            except ValueError as error:
+                raise SettingsError(file, join_key_path(*path, "upstream_model_id"), str(error)) from None
+        return provider
+
+    def _find_family(self, name: str, file: Path, *path: str | int) -> Family:
+        return self.families[check_known(name, self.families, file, *path, "family")]
 
 
 @lru_cache(maxsize=8)

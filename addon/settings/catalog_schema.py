@@ -4,13 +4,14 @@
 that it does.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from addon.settings.price_schema import AnyServiceTierName
-from addon.settings.price_time_schema import TimedPricesTable, list_price_tables
+from addon.settings.price_schema import AnyServiceTierName, ServedPricesTable
+from addon.settings.price_time_schema import TimedPricesTable, check_complete, list_price_tables
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
     AwsName,
@@ -44,11 +45,13 @@ from policies.family import (
     ToolChoiceForm,
     ToolChoiceSent,
 )
-from policies.model import Auth
+from policies.model import MAX_DEPLOYMENTS, Auth, Order
 from policies.model_lacks import Lack
 from policies.prices import MAX_SEARCHES
 
 _DEFAULT = Estimator()
+
+type Weight = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 
 
 class ProviderTable(Table):
@@ -179,6 +182,17 @@ class FamilyTable(Table):
     estimator: EstimatorTable = EstimatorTable()
 
 
+class DeploymentTable(ServedPricesTable):
+    """``[["slug".deployments]]``: a further place that serves a model. What it leaves out is as the model has it."""
+
+    provider: str
+    upstream_model_id: Text
+    family: str | None = None
+    weight: Weight = 1
+    max_completion_tokens: Count | None = None
+    context_window: Count | None = None
+
+
 class PlaceTable(Table):
     """Where a model is, and what it accepts."""
 
@@ -199,15 +213,35 @@ class ModelTable(TimedPricesTable, PlaceTable):
     cost: Literal["computed", "reported"] = "computed"
     byok_only: bool = False
     active: bool = True
+    order: Order = "sticky"
+    weight: Weight = 1
+    deployments: Annotated[Listed[DeploymentTable], Field(max_length=MAX_DEPLOYMENTS)] = ()
+
+    @model_validator(mode="after")
+    def _check_deployments(self) -> Self:
+        """Check that no two places are one, and that their prices are complete."""
+        places = [(self.provider, self.upstream_model_id)]
+        for at, table in enumerate(self.deployments):
+            place = (table.provider, table.upstream_model_id)
+            if place in places:
+                raise table_error(
+                    "names the same place as an earlier one", "deployments", at, "upstream_model_id"
+                )
+            places.append(place)
+            if table.stated or table.tiers or table.service_tiers:
+                check_complete(self, table, "deployments", at, named="upstream_model_id")
+        if "order" in self.model_fields_set and not self.deployments:
+            raise table_error("is only for a model with deployments", "order")
+        return self
 
     @model_validator(mode="after")
     def _check_context_window(self) -> Self:
-        if self.context_window is not None and self.context_window < self.max_completion_tokens:
-            reason = (
-                f"must be at least max_completion_tokens, which is {self.max_completion_tokens}"
-                ": raise it, or lower that"
-            )
-            raise table_error(reason, "context_window")
+        for path, table in _list_places(self):
+            window = table.context_window or self.context_window
+            most = table.max_completion_tokens or self.max_completion_tokens
+            if window is not None and window < most:
+                reason = f"must be at least max_completion_tokens, which is {most}: raise it, or lower that"
+                raise table_error(reason, *path, "context_window")
         return self
 
     @model_validator(mode="after")
@@ -221,6 +255,15 @@ class ModelTable(TimedPricesTable, PlaceTable):
                     )
                     raise table_error(reason, *path, "tiers", at, "above_prompt_tokens")
         return self
+
+
+def _list_places(
+    table: ModelTable,
+) -> Iterator[tuple[tuple[str | int, ...], ModelTable | DeploymentTable]]:
+    """Yield the table of each place of a model, with its path."""
+    yield (), table
+    for at, deployment in enumerate(table.deployments):
+        yield ("deployments", at), deployment
 
 
 PROVIDERS_FILE = TypeAdapter(dict[ProviderName, ProviderTable])

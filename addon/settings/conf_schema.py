@@ -30,6 +30,7 @@ from addon.settings.value_types import (
     SecondsOrNone,
     Text,
 )
+from policies.route import MAX_ATTEMPTS
 
 SESSION_KEYS_FILE: Final = "console.keys"
 
@@ -120,7 +121,10 @@ class Limits(Table):
 
 
 class Upstream(Table):
-    """``[upstream]``: the limits of time and size for providers, and the egress proxy."""
+    """``[upstream]``: attempts at providers, the limits of time and size for them, and the egress proxy."""
+
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = MAX_ATTEMPTS
+    retries: Annotated[int, Field(ge=0, le=1)] = 1
 
     connect_timeout_s: Seconds = 5
     first_byte_timeout_s: Seconds = 120

@@ -20,6 +20,7 @@ from policies.review import Policy
 OWN_MODULES: Final = frozenset(
     {
         *(
+            "affinity",
             "alert_rules",
             "allowed_models",
             "budget_forecast",
@@ -47,6 +48,8 @@ OWN_MODULES: Final = frozenset(
             "messages",
             "model",
             "money",
+            "place_order",
+            "places",
             "plausible_usage",
             "price_set",
             "price_times",
@@ -55,6 +58,7 @@ OWN_MODULES: Final = frozenset(
             "request_facts",
             "resend",
             "retention",
+            "retry",
             "review",
         ),
         *(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -82,7 +83,7 @@ class HourlyPricesTable(ServedPricesTable):
     @model_validator(mode="after")
     def _check_hours(self) -> Self:
         for index, table in enumerate(self.hours):
-            _check_complete(self, table, "hours", index)
+            check_complete(self, table, "hours", index)
             for earlier, other in enumerate(self.hours[:index]):
                 if table.made.overlap(other.made):
                     reason = f"overlaps utc of hours[{earlier}]: only one price can hold at a time"
@@ -110,7 +111,8 @@ class TimedPricesTable(HourlyPricesTable):
     @model_validator(mode="after")
     def _check_days(self) -> Self:
         for index, table in enumerate(self.dated):
-            _check_complete(self.dated[index - 1] if index else self, table, "dated", index)
+            before_it = self.dated[index - 1] if index else self
+            check_complete(before_it, table, "dated", index, named="from_date")
             if index and table.from_date <= (before := self.dated[index - 1].from_date):
                 same = table.from_date == before
                 reason = (
@@ -124,9 +126,14 @@ class TimedPricesTable(HourlyPricesTable):
         return self
 
 
-def _check_complete(around: ServedPricesTable, table: ServedPricesTable, *path: str | int) -> None:
-    """Raise where prices of a time would lose the tiers, service tiers or hours of those that they replace."""
-    named, empty = ("from_date" if isinstance(table, DatedTable) else "utc"), {"service_tiers": "{}"}
+def check_complete(
+    around: ServedPricesTable, table: ServedPricesTable, *path: str | int, named: str = "utc"
+) -> None:
+    """Raise where prices would lose the tiers, service tiers or hours of those that they replace.
+
+    The error is at the key ``named`` of ``table``.
+    """
+    empty = {"service_tiers": "{}"}
     for key in _PARTS:
         if getattr(around, key, ()) and key in type(table).model_fields and key not in table.model_fields_set:
             none = f"{key} = {empty.get(key, '[]')}"
@@ -144,7 +151,7 @@ def list_price_tables(
     yield path, table
     for name, service in table.service_tiers.items():
         yield (*path, "service_tiers", name), service
-    for key in ("hours", "dated"):
+    for key in ("hours", "dated", "deployments"):
         for at, one in enumerate(getattr(table, key, ())):
             yield from list_price_tables(one, (*path, key, at))
 
@@ -152,6 +159,11 @@ def list_price_tables(
 def make_timed_prices(table: TimedPricesTable, markup_percent: Decimal) -> tuple[TimedPrices, ...]:
     """Return the prices of a model that depend on the time. A price that one does not name is that before it."""
     return tuple(_make_timed(table, markup_percent))
+
+
+def reprice(timed: tuple[TimedPrices, ...], wholesale: Prices) -> tuple[TimedPrices, ...]:
+    """Return the prices of a place whose own wholesale prices are always the same: retail is the model's."""
+    return tuple([replace(one, wholesale=wholesale) for one in timed])
 
 
 def _make_timed(table: TimedPricesTable, markup_percent: Decimal) -> Iterator[TimedPrices]:

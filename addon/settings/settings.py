@@ -74,7 +74,8 @@ class Settings:
     routes: RouteTable = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "routes", RouteTable(self.models, self.providers))
+        routes = RouteTable(self.models, self.providers, max_attempts=self.conf.upstream.max_attempts)
+        object.__setattr__(self, "routes", routes)
 
     def with_builtin_url(self, url: str, key: SecretStr) -> Self:
         """Return a copy in which the builtin providers, also those of models, have this ``url`` and ``key``."""
@@ -84,10 +85,7 @@ class Settings:
             else provider
             for name, provider in self.providers.items()
         }
-        models = {
-            slug: replace(model, provider=providers[model.provider.name])
-            for slug, model in self.models.items()
-        }
+        models = {slug: model.with_provider(providers) for slug, model in self.models.items()}
         return replace(self, providers=MappingProxyType(providers), models=MappingProxyType(models))
 
     def with_listen(self, **overrides: Any) -> Self:

@@ -174,6 +174,7 @@ def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) ->
         states_overage_protection="overage_protection" in table.model_fields_set,
         default_model=table.default_model,
         fallback_model=table.fallback_model,
+        context_fallback_model=table.context_fallback_model,
         safety_net=table.safety_net,
         alert_at_percent=table.alert_at_percent,
         byok=MappingProxyType(byok),
@@ -218,7 +219,7 @@ def _make_key(table: KeyTable) -> Key:
 
 def _find_model_names(table: WorkspaceTable) -> Iterator[tuple[tuple[str | Entry, ...], str]]:
     """Return the key path and the name of each model in a workspace file."""
-    for key in ("default_model", "fallback_model"):
+    for key in ("default_model", "fallback_model", "context_fallback_model"):
         if (slug := getattr(table, key)) is not None:
             yield (key,), slug
     for index, rule in enumerate(table.rules):

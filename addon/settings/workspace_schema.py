@@ -108,6 +108,7 @@ class WorkspaceTable(Table):
     overage_protection: bool = True
     default_model: str | None = None
     fallback_model: str | None = None
+    context_fallback_model: str | None = None
     safety_net: bool = False
     alert_at_percent: AlertPercents = (80, 95, 100)
     keys: Listed[KeyTable] = ()

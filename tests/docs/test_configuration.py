@@ -36,6 +36,7 @@ SECTIONS: dict[str, type[Table]] = {
     "`[FAMILY.estimator]`": catalog_schema.EstimatorTable,
     '`["slug"]`': catalog_schema.ModelTable,
     '`[["slug".tiers]]`': price_schema.TierTable,
+    '`[["slug".deployments]]`': catalog_schema.DeploymentTable,
     '`["slug".service_tiers.NAME]`': price_schema.ServiceTierTable,
     '`[["slug".dated]]`': price_time_schema.DatedTable,
     '`[["slug".hours]]`': price_time_schema.HoursTable,

@@ -73,7 +73,7 @@ BOUNDS = {
     "time to the first byte of a streamed answer": "`[upstream] first_byte_timeout_s`",
     "pause inside a streamed answer": "`[upstream] idle_timeout_s`",
     "time for a whole answer that is not streamed": (
-        "`[upstream] whole_timeout_s`; half of it where a second attempt may follow"
+        "`[upstream] whole_timeout_s`; half of what is left stays for the places that may follow"
     ),
     "time for the rest of a provider's error answer": "`[upstream] first_byte_timeout_s`",
     "silence of a client or provider that is gone": f"TCP keepalive after {KEEPALIVE_S} s",

@@ -84,7 +84,7 @@ class Configuration:
         """Write all files to ``folder``. Return the path of proxy.conf."""
         standard: dict[str, dict[str, Any]] = {
             "listen": {"host": "127.0.0.1", "drain_timeout_s": BOUND_S},
-            "upstream": {"connect_timeout_s": BOUND_S},
+            "upstream": {"connect_timeout_s": BOUND_S, "retries": 0},
             "admin": {"host": "127.0.0.1", "port": 0},
             "paths": {
                 "catalog": "catalog_data",

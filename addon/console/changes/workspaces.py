@@ -48,7 +48,7 @@ def read_digest(asked: RequestedChange) -> Mapping[str, str]:
 
 def _suggest(settings: Settings) -> Mapping[str, Sequence[str]]:
     models = suggest_models(settings)
-    return {"default_model": models, "fallback_model": models}
+    return dict.fromkeys(("default_model", "fallback_model", "context_fallback_model"), models)
 
 
 def _plan_create(asked: RequestedChange) -> Change:

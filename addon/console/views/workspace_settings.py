@@ -26,6 +26,7 @@ def make_settings_values(workspace: Workspace | None, settings: Settings) -> Map
             "overage_protection": workspace.overage_protection,
             "default_model": workspace.default_model,
             "fallback_model": workspace.fallback_model,
+            "context_fallback_model": workspace.context_fallback_model,
             "safety_net": workspace.safety_net,
             "alert_at_percent": list(workspace.alert_at_percent),
         },

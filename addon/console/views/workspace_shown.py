@@ -124,6 +124,7 @@ def make_facts(settings: Row | None, file: str | None) -> Sequence[tuple[Any, ..
         ("Overage protection", "on" if settings["overage_protection"] else "off"),
         ("Default model", settings["default_model"]),
         ("Fallback model", settings["fallback_model"]),
+        ("Model for long prompts", settings["context_fallback_model"]),
         ("Safety Net", "on" if settings["safety_net"] else "off"),
         ("Alerts at", ", ".join(f"{one}%" for one in settings["alert_at_percent"]) or "never"),
         ("File", file),

@@ -37,6 +37,7 @@ def test_a_workspace_is_created_changed_and_listed(folder: Path) -> None:
         "monthly_spend_cap_usd": "250.00",
         "default_model": None,
         "fallback_model": None,
+        "context_fallback_model": None,
         "safety_net": False,
         "overage_protection": True,
         "alert_at_percent": [50, 100],

@@ -21,7 +21,13 @@ from rig.routed_calls import (
     situations,
 )
 
-from policies.fallback import find_refusal_after_failure, find_unserved_reason, is_failure, may_fit
+from policies.fallback import (
+    find_refusal_after_failure,
+    find_unserved_reason,
+    has_longer_window,
+    is_failure,
+    is_too_long,
+)
 from policies.limits import Counter, Limit
 from policies.model import Byok, Model, Workspace
 from policies.refusal import Refusal
@@ -244,14 +250,15 @@ def windowed(window: int | None) -> Model:
 @pytest.mark.parametrize("vendor", TOO_LONG)
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_prompt_that_is_too_long_may_fit_into_a_larger_window(vendor: str, status: int) -> None:
-    assert may_fit(status, TOO_LONG[vendor], windowed(1000), windowed(1001))
+    assert is_too_long(status, TOO_LONG[vendor])
+    assert has_longer_window(windowed(1001), windowed(1000))
 
 
 @pytest.mark.parametrize(
     ("failed", "following"), [(1000, 1000), (1000, 999), (None, 1000), (1000, None), (None, None)]
 )
 def test_it_fits_no_window_that_is_not_known_to_be_larger(failed: int | None, following: int | None) -> None:
-    assert not may_fit(400, TOO_LONG["OpenAI"], windowed(failed), windowed(following))
+    assert not has_longer_window(windowed(following), windowed(failed))
 
 
 @pytest.mark.parametrize(
@@ -265,4 +272,4 @@ def test_it_fits_no_window_that_is_not_known_to_be_larger(failed: int | None, fo
     ],
 )
 def test_any_other_error_of_the_client_stands(status: int, message: str) -> None:
-    assert not may_fit(status, message, windowed(1000), windowed(2000))
+    assert not is_too_long(status, message)

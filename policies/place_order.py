@@ -1,0 +1,52 @@
+"""The order in which a call tries the places of its model. Pure.
+
+| ``order`` of the model | tried first |
+|---|---|
+| ``sticky`` | the place of the call's conversation, by weight |
+| ``first`` | the one that models.toml has first |
+| ``cheapest`` | the one with the least estimated wholesale cost |
+
+Where places are equal, the conversation decides. A place of weight 0 comes after all others. Source: docs/routing.md.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from policies.affinity import distance
+from policies.route import Route, Target
+
+type Measure = Callable[[Target], float]
+"""A function that returns by how much a target is worse than another, such as its cost."""
+
+
+def order_route(route: Route, affinity: bytes, measures: dict[str, Measure]) -> Route:
+    """Return a route with the places of each model in the order of one call. ``measures`` are by ``order``."""
+    ordered: list[Target] = []
+    for _, group in groupby(route.targets, lambda target: (target.model.slug, target.mode)):
+        ordered += order_targets(tuple(group), affinity, measures)
+    return replace(route, targets=tuple(ordered))
+
+
+def order_targets(
+    targets: Sequence[Target], affinity: bytes, measures: dict[str, Measure]
+) -> Sequence[Target]:
+    """Return the places of one model in the order of one call."""
+    order = targets[0].model.order
+    if len(targets) == 1:
+        return targets
+    if order == "first":
+        return sorted(targets, key=lambda target: target.model.weight == 0)
+    measure = measures.get(order)
+
+    def rank(target: Target) -> tuple[bool, float, float]:
+        is_last, far = distance(affinity, target.model.place.encode(), target.model.weight)
+        return is_last, measure(target) if measure else 0.0, far
+
+    return sorted(targets, key=rank)
+
+
+def take_out(route: Route, is_out: Callable[[Target], bool]) -> Route:
+    """Return a route without the targets that are out. Where all are out, or none, it is the same one."""
+    left = [target for target in route.targets if not is_out(target)]
+    return route if len(left) in (0, len(route.targets)) else replace(route, targets=tuple(left))

@@ -1,0 +1,191 @@
+"""Several places behind one model: which one serves a call, what follows a failure, and money."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
+from rig.configuration import model, new_key, provider, workspace
+from rig.gateway import Gateway
+from rig.money import credit, holds
+from rig.scripts import Received, Script, ordinary, whole
+from rig.upstream import Upstream
+
+type Ask = Callable[..., httpx.Response]
+
+TOO_LONG = {"error": {"message": "maximum context length is 1000 tokens", "code": "context_length_exceeded"}}
+
+
+def place(provider: str, upstream_model_id: str, **changes: Any) -> dict[str, Any]:
+    return {"provider": provider, "upstream_model_id": upstream_model_id} | changes
+
+
+@pytest.fixture(scope="module")
+def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
+    base = upstreams["TESTER"].base_url
+    two = [place("B", "b"), place("C", "c")]
+    keys = {name: new_key() for name in ("acme", "own", "poor", "long")}
+    byok = {"B": {"secret": "env:TEST_OWN_KEY", "routing": True}}
+    made = start_gateway(
+        providers={name: provider(base) for name in "ABCDE"},
+        models={
+            "first": model(provider="A", upstream_model_id="a", order="first", deployments=two),
+            "sticky": model(provider="A", upstream_model_id="a", deployments=two),
+            "cheap": model(
+                provider="A",
+                upstream_model_id="a",
+                order="cheapest",
+                deployments=[place("B", "b", input_price_per_m="0.01", output_price_per_m="0.01")],
+            ),
+            "circuit": model(
+                provider="D", upstream_model_id="d", order="first", deployments=[place("D", "d2")]
+            ),
+            "beside": model(provider="D", upstream_model_id="beside"),
+            "short": model(provider="A", upstream_model_id="short", context_window=100_000),
+            "other": model(provider="E", upstream_model_id="e", context_window=200_000),
+        },
+        workspaces={
+            "acme": workspace(("ci", keys["acme"], True), fallback_model="other"),
+            "own": workspace(("ci", keys["own"], True), byok=byok, plan="standard"),
+            "poor": workspace(("ci", keys["poor"], True), plan="standard"),
+            "long": workspace(("ci", keys["long"], True), context_fallback_model="other"),
+        },
+        environment={"TEST_OWN_KEY": "customer-key"},
+    )
+    made.keys = keys
+    return made
+
+
+@pytest.fixture
+def ask(gateway: Gateway, upstream: Upstream) -> Iterator[Ask]:
+    with httpx.Client(base_url=gateway.url, timeout=BOUND_S, trust_env=False) as client:
+
+        def send(key: str, name: str, **body: Any) -> httpx.Response:
+            headers = {"Authorization": f"Bearer {gateway.keys[key]}"}
+            asked = {"model": name, "messages": HELLO} | body
+            return client.post("/v1/chat/completions", json=asked, headers=headers)
+
+        yield send
+    assert upstream.failures == []
+    gateway.wait_until(lambda: not holds(gateway.folder / "var" / "tollgate.db"))
+
+
+def failing(status: int, *places: str) -> Callable[[Received], Script]:
+    down = whole({"error": {"message": "down"}}, status)
+    return lambda request: down if request.json()["model"] in places else ordinary(request)
+
+
+def sent(upstream: Upstream) -> list[str]:
+    return [request.json()["model"] for request in upstream.requests]
+
+
+def row(gateway: Gateway, answer: httpx.Response, *names: str) -> tuple[Any, ...]:
+    found = gateway.wait_for_row(answer.headers["x-request-id"])
+    return tuple(found[name] for name in names)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_another_place_of_the_model_serves_and_is_no_fallback(
+    gateway: Gateway, ask: Ask, upstream: Upstream, stream: bool
+) -> None:
+    upstream.behave(failing(500, "a"))
+    answer = ask("acme", "first", stream=stream)
+    assert answer.status_code == 200
+    assert sent(upstream) == ["a", "b"]
+    assert "x-gateway-fallback" not in answer.headers
+    if not stream:
+        assert answer.json()["model"] == "first"
+    names = ("model_slug", "provider", "upstream_model_id", "fallback", "attempts", "status")
+    assert row(gateway, answer, *names) == ("first", "B", "b", 0, 2, 200)
+
+
+def test_the_fallback_model_follows_the_places_within_the_bound_of_attempts(
+    gateway: Gateway, ask: Ask, upstream: Upstream
+) -> None:
+    upstream.behave(failing(503, "a", "b"))
+    assert ask("acme", "first").json()["model"] == "first"
+    assert sent(upstream) == ["a", "b", "c"]
+    upstream.requests.clear()
+    upstream.behave(failing(503, "a", "b", "c"))
+    answer = ask("acme", "first")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "upstream_error")
+    assert sent(upstream) == ["a", "b", "c"]
+    # The client has the failure of the first, and so has the row.
+    assert row(gateway, answer, "provider", "attempts", "retail_nanousd") == ("A", 3, 0)
+
+
+def test_a_conversation_stays_at_its_place_and_many_use_all(ask: Ask, upstream: Upstream) -> None:
+    for _ in range(4):
+        assert ask("acme", "sticky").status_code == 200
+    assert len(set(sent(upstream))) == 1
+    upstream.requests.clear()
+    for number in range(30):
+        ask("acme", "sticky", prompt_cache_key=f"run {number}")
+    assert set(Counter(sent(upstream))) == {"a", "b", "c"}
+
+
+def test_retail_is_the_models_and_wholesale_the_places(
+    gateway: Gateway, ask: Ask, upstream: Upstream
+) -> None:
+    answer = ask("acme", "cheap")
+    assert sent(upstream) == ["b"]
+    prompt, completion, retail, wholesale = row(
+        gateway, answer, "prompt_tokens", "completion_tokens", "retail_nanousd", "wholesale_nanousd"
+    )
+    assert retail == prompt * 156 + completion * 624
+    assert wholesale == prompt * 10 + completion * 10
+
+
+def test_an_own_key_for_one_place_is_used_there_and_costs_nothing(
+    gateway: Gateway, ask: Ask, upstream: Upstream
+) -> None:
+    answer = ask("own", "first")
+    assert sent(upstream) == ["b"]
+    assert upstream.last.header("authorization") == "Bearer customer-key"
+    assert row(gateway, answer, "mode", "provider", "retail_nanousd") == ("byok", "B", 0)
+
+
+def test_each_attempt_holds_again_and_only_the_one_that_served_is_paid(
+    gateway: Gateway, ask: Ask, upstream: Upstream
+) -> None:
+    assert ask("poor", "first").status_code == 402
+    assert sent(upstream) == []
+    credit(gateway.folder / "var" / "tollgate.db", "poor", "1")
+    upstream.behave(failing(429, "a", "b"))
+    answer = ask("poor", "first")
+    assert sent(upstream) == ["a", "b", "c"]
+    assert row(gateway, answer, "provider", "attempts") == ("C", 3)
+
+
+def test_a_place_has_a_circuit_of_its_own(gateway: Gateway, ask: Ask, upstream: Upstream) -> None:
+    upstream.behave(failing(500, "d"))
+
+    def is_passed_over() -> bool:
+        upstream.requests.clear()
+        assert ask("acme", "circuit").status_code == 200
+        return sent(upstream) == ["d2"]
+
+    gateway.wait_until(is_passed_over)
+    upstream.requests.clear()
+    # The other models of that provider are not concerned.
+    assert ask("acme", "beside").json()["model"] == "beside"
+    assert sent(upstream) == ["beside"]
+    gateway.wait_for_log(
+        lambda line: line.items() >= {"event": "circuit opened", "circuit": "D:d/payg/acme"}.items()
+    )
+
+
+def test_a_prompt_that_is_too_long_goes_to_the_model_for_long_prompts(
+    gateway: Gateway, ask: Ask, upstream: Upstream
+) -> None:
+    upstream.behave(
+        lambda request: whole(TOO_LONG, 400) if request.json()["model"] == "short" else ordinary(request)
+    )
+    answer = ask("long", "short")
+    assert (answer.json()["model"], answer.headers["x-gateway-fallback"]) == ("other", "true")
+    assert sent(upstream) == ["short", "e"]
+    upstream.behave(failing(500, "short"))
+    assert ask("long", "short").status_code == 500
