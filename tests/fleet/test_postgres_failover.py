@@ -193,6 +193,37 @@ async def test_row_primary_frozen_and_replaced(
 
 
 @large_only
+async def test_row_restored_from_a_dump_into_another_server(
+    primary: PostgresServer,
+    start_postgres: StartPostgres,
+    open_gateways: Callable[[str], Awaitable[list[PostgresMoney]]],
+    tmp_path: Path,
+) -> None:
+    """Another ``system_identifier``: what was settled after the dump is written again, and no hold of it is left."""
+    restored = start_postgres()
+    load = Load(await open_gateways(_of_both(primary, restored)))
+    behind = 0
+
+    async def restore() -> None:
+        nonlocal behind
+        await load.go_on(300)
+        await asyncio.to_thread(primary.dump_into, restored)
+        await load.go_on(500)
+        before = len(load.ids)
+        [(rows,)] = restored.execute("SELECT count(*) FROM usage")
+        behind = before - rows
+        await asyncio.to_thread(primary.kill)
+        began_s = time.monotonic()
+        await load.go_on(1)
+        print(f"{behind} rows were missing; calls go on after {time.monotonic() - began_s:.2f} s")
+        await load.go_on(300)
+
+    await load.run(until=restore)
+    assert behind > 0, "the dump lacked none: this tests nothing"
+    await _assert_exact(restored.url, load.ids, tmp_path)
+
+
+@large_only
 async def test_row_server_killed_and_started(
     primary: PostgresServer,
     open_gateways: Callable[[str], Awaitable[list[PostgresMoney]]],

@@ -5,6 +5,7 @@ A test can stop, kill, freeze and restart each of them, cut a standby off, and p
 
 import os
 import signal
+import subprocess
 from contextlib import ExitStack, suppress
 from ctypes import CDLL
 from itertools import count
@@ -140,6 +141,13 @@ class PostgresServer(ServerProcess):
         made._prepare()
         (made._data / "standby.signal").unlink()
         return made
+
+    def dump_into(self, other: "PostgresServer") -> None:
+        """Write the database of now into the empty one of another server, whose ``system_identifier`` is another."""
+        dump = (self._programs.program("pg_dump"), "--no-owner", self.url)
+        restore = (self._programs.program("psql"), "--quiet", "--set=ON_ERROR_STOP=1", other.url)
+        dumped = subprocess.run(dump, check=True, stdout=subprocess.PIPE)
+        subprocess.run(restore, input=dumped.stdout, check=True, stdout=subprocess.DEVNULL)
 
     def cut(self) -> None:
         """Let this standby receive nothing more, so that it loses later commits. Undo it with ``reconnect``."""
