@@ -47,7 +47,10 @@ def _beginning(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def distance(affinity: bytes, name: bytes, weight: int) -> tuple[bool, float]:
+type Distance = tuple[bool, float]
+
+
+def distance(affinity: bytes, name: bytes, weight: int) -> Distance:
     """Return how far what is called ``name`` is from ``affinity``: the nearest is chosen."""
     hashed = int.from_bytes(blake2b(name, digest_size=8, key=affinity).digest())
     # Exponentially distributed, so that the smallest of several is of each with the probability of its weight.

@@ -13,10 +13,13 @@ used. Times are readings of one clock, in seconds.
 Source: docs/decisions/platform-keys-rotate-and-cool-down.md.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from policies.affinity import Distance
 
 COOLDOWN_S: Final[Mapping[int, tuple[float, float]]] = MappingProxyType(
     {401: (60.0, 600.0), 429: (5.0, 60.0)}
@@ -73,20 +76,17 @@ def after_answer(
     return cooldown if until_s <= cooldown.until_s else Cooldown(until_s, status, times)
 
 
-def next_index(cooldowns: Sequence[Cooldown], turn: int, now_s: float) -> int:
-    """Return the index of the first key, from ``turn`` on, that does not rest; else of the key that is ready first.
+def choose_index(cooldowns: Sequence[Cooldown], distances: Sequence[Distance], now_s: float) -> int:
+    """Return the index of the nearest key that does not rest; else of the key that is ready first.
 
-    ``cooldowns`` has at least one key. With the index plus one as the next ``turn``, keys are used round robin.
+    There is at least one key. ``distances`` are those of ``affinity.distance``.
     """
-    count = len(cooldowns)
-    soonest = turn % count
-    for step in range(count):
-        index = (turn + step) % count
-        if not cooldowns[index].is_active(now_s):
-            return index
-        if cooldowns[index].until_s < cooldowns[soonest].until_s:
-            soonest = index
-    return soonest
+
+    def rank(index: int) -> tuple[float, Distance]:
+        cooldown = cooldowns[index]
+        return cooldown.until_s if cooldown.is_active(now_s) else -math.inf, distances[index]
+
+    return min(range(len(cooldowns)), key=rank)
 
 
 def _bounded(retry_after_s: float) -> float:

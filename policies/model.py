@@ -46,6 +46,7 @@ class Provider:
     |---|---|
     | ``base_url`` | without a trailing slash; of a builtin provider, known once it is started |
     | ``platform_keys`` | the keys that are set, each once |
+    | ``platform_key_names`` | for each of them what stays the same when the list changes, and is no secret |
     | ``builtin`` | whether the gateway itself starts it (the sandbox) |
     | ``auth`` | how a key is sent; ``"none"``: no key; ``"google_service_account"``: the key is its JSON |
     | ``aws_region``, ``aws_service`` | what ``"aws_sigv4"`` signs for; its key is ``ID:SECRET[:TOKEN]`` |
@@ -71,6 +72,7 @@ class Provider:
     skipped_keys: frozenset[int] = frozenset()
     unset_variables: tuple[str, ...] = ()
     service_tier: str | None = None
+    platform_key_names: tuple[str, ...] = ()
 
     @property
     def key_places(self) -> Mapping[SecretStr, int]:

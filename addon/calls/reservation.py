@@ -163,7 +163,7 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     """
     price_next_attempt(call, deps.clock.now())
     # The row of an interrupted call has the number of its key.
-    key_target = deps.platform_keys.choose(call.exchange.next_target)
+    key_target = deps.platform_keys.choose(call.exchange.next_target, call.find_affinity)
     call.exchange = call.exchange.with_next_target(key_target)
     body_bytes = call.chat.body_bytes
     is_light = body_bytes <= LIGHT_BODY_BYTES

@@ -6,6 +6,7 @@ The tables of the overlay, ``[paths] catalog_overlay``, replace those of the cat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,6 +32,7 @@ from addon.settings.price_time_schema import make_timed_prices, reprice
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
+from addon.settings.value_types import SecretReference
 from addon.text.toml import find_key_line
 from addon.text.urls import model_path, path_segment
 from policies.allowed_models import fold_slug
@@ -128,7 +130,7 @@ class CatalogBuilder:
 
     def _make_provider(self, name: str, table: ProviderTable, file: Path) -> Provider:
         auth = table.auth or _DEFAULT_AUTH[table.dialect]
-        keys, skipped, unset = self._read_platform_keys(table, auth, file, name)
+        keys, names, skipped, unset = self._read_platform_keys(table, auth, file, name)
         return Provider(
             name=name,
             base_url=table.base_url or "",
@@ -144,13 +146,15 @@ class CatalogBuilder:
             skipped_keys=skipped,
             unset_variables=unset,
             service_tier=table.service_tier,
+            platform_key_names=names,
         )
 
     def _read_platform_keys(
         self, table: ProviderTable, auth: Auth, file: Path, name: str
-    ) -> tuple[tuple[SecretStr, ...], frozenset[int], tuple[str, ...]]:
-        """Return ``platform_keys``, ``skipped_keys`` and ``unset_variables`` of a ``Provider``."""
+    ) -> tuple[tuple[SecretStr, ...], tuple[str, ...], frozenset[int], tuple[str, ...]]:
+        """Return ``platform_keys``, their names, ``skipped_keys`` and ``unset_variables`` of a ``Provider``."""
         keys: list[SecretStr] = []
+        names: list[str] = []
         skipped: set[int] = set()
         unset: list[str] = []
         for position, (path, reference) in enumerate(table.keys_by_path.items(), start=1):
@@ -160,9 +164,10 @@ class CatalogBuilder:
                 skipped.add(position)
             else:
                 keys.append(key)
+                names.append(name_reference(reference))
             if key is None:
                 unset.append(reference.variable)
-        return tuple(keys), frozenset(skipped), tuple(unset)
+        return tuple(keys), tuple(names), frozenset(skipped), tuple(unset)
 
     def _find_custom_family(self, table: ProviderTable, file: Path, name: str) -> Family:
         family = table.custom_family
@@ -272,6 +277,11 @@ class CatalogBuilder:
 
     def _find_family(self, name: str, file: Path, *path: str | int) -> Family:
         return self.families[check_known(name, self.families, file, *path, "family")]
+
+
+def name_reference(reference: SecretReference) -> str:
+    """Return a name for a reference. It does not show it: a sealed one is the secret itself."""
+    return blake2b(f"{reference.kind}:{reference.name}".encode(), digest_size=8).hexdigest()
 
 
 @lru_cache(maxsize=8)

@@ -80,7 +80,9 @@ class Settings:
     def with_builtin_url(self, url: str, key: SecretStr) -> Self:
         """Return a copy in which the builtin providers, also those of models, have this ``url`` and ``key``."""
         providers = {
-            name: replace(provider, base_url=url.rstrip("/"), platform_keys=(key,))
+            name: replace(
+                provider, base_url=url.rstrip("/"), platform_keys=(key,), platform_key_names=("built-in",)
+            )
             if provider.builtin
             else provider
             for name, provider in self.providers.items()

@@ -1,4 +1,4 @@
-"""The platform's keys of one process. PAYG calls use the keys of a provider in turn, without those that rest.
+"""The platform's keys of one process. A conversation has one of a provider's keys, and another one while that rests.
 
 The state of a key is of this process only. Output shows only its provider and its place in the operator's list, never
 the key. ``policies.key_cooldown`` decides how long a key rests, and no call is refused because its keys rest.
@@ -7,7 +7,7 @@ the key. ``policies.key_cooldown`` decides how long a key rests, and no call is 
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pydantic import SecretStr
@@ -16,7 +16,8 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
 from addon.telemetry.metrics import KeyState, Metrics
 from addon.text.retry_after import parse_retry_after
-from policies.key_cooldown import READY, Cooldown, after_answer, next_index
+from policies.affinity import distance
+from policies.key_cooldown import READY, Cooldown, after_answer, choose_index
 from policies.model import Provider
 from policies.route import Target
 
@@ -33,6 +34,7 @@ class _Key:
 
     provider: str
     secret: SecretStr
+    name: str = ""
     place: int = 0
     written: int = 0
     cooldown: Cooldown = READY
@@ -54,19 +56,18 @@ class PlatformKeys:
         """By provider: the keys as the settings have them, and as they are used here."""
         self._has_cooldowns = False
         """A key rests, or has not succeeded since it did."""
-        self._turns: dict[str, int] = {}
 
     def use_settings(self, settings: Settings) -> None:
         """Use the keys of ``settings``. Keys that stay keep their cooldown; the others are forgotten."""
         before, self._keys = self._keys, {}
         for name, provider in settings.providers.items():
-            for secret, place in provider.key_places.items():
+            for secret, key_name in zip(provider.platform_keys, provider.platform_key_names, strict=True):
                 key = before.get((name, secret)) or _Key(name, secret)
-                key.place, key.written = place, provider.keys_written
+                key.name, key.written = key_name, provider.keys_written
+                key.place = provider.key_places[secret]
                 self._keys[name, secret] = key
         for name in sorted({name for name, _ in before} - {name for name, _ in self._keys}):
             _log_last_key_lost(settings.providers.get(name))
-        self._turns = {name: turn for name, turn in self._turns.items() if name in settings.providers}
         self._of_provider = {
             name: (provider.platform_keys, [self._keys[name, secret] for secret in provider.platform_keys])
             for name, provider in settings.providers.items()
@@ -74,8 +75,11 @@ class PlatformKeys:
         self._note_cooldowns()
         self.measure()
 
-    def choose(self, target: Target) -> Target:
-        """Return a PAYG target with the next key of its provider; any other target unchanged."""
+    def choose(self, target: Target, find_affinity: Callable[[], bytes]) -> Target:
+        """Return a PAYG target with the key of its conversation; any other target unchanged.
+
+        ``find_affinity`` is asked where there are several keys.
+        """
         provider = target.model.provider
         if target.mode != "payg" or not provider.platform_keys:
             return target
@@ -84,16 +88,16 @@ class PlatformKeys:
         if secrets is not provider.platform_keys:  # A call may have keys of earlier settings.
             places = provider.key_places
             known = [
-                self._keys.get((provider.name, secret)) or _Key(provider.name, secret)
-                for secret in provider.platform_keys
+                self._keys.get((provider.name, secret)) or _Key(provider.name, secret, name)
+                for secret, name in zip(provider.platform_keys, provider.platform_key_names, strict=True)
             ]
         if len(known) == 1:
             chosen = known[0]
         else:
-            turn = self._turns.get(provider.name, 0)
-            index = next_index([key.cooldown for key in known], turn, self._clock.monotonic_s())
-            self._turns[provider.name] = index + 1
-            chosen = known[index]
+            affinity = find_affinity()
+            distances = [distance(affinity, key.name.encode(), 1) for key in known]
+            now_s = self._clock.monotonic_s()
+            chosen = known[choose_index([key.cooldown for key in known], distances, now_s)]
         return target.with_platform_key(chosen.secret, places.get(chosen.secret, chosen.place))
 
     def record_answer(self, target: Target, status: int, retry_after: str | None) -> None:

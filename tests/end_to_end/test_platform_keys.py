@@ -58,9 +58,19 @@ def caller(pair: Gateway) -> Iterator[httpx.Client]:
         yield made
 
 
-def statuses(caller: httpx.Client, count: int, *, stream: bool = False) -> list[int]:
-    body = {"messages": HELLO, "stream": stream}
+def statuses(caller: httpx.Client, count: int, *, run: str = "", stream: bool = False) -> list[int]:
+    body = {"messages": HELLO, "stream": stream} | ({"prompt_cache_key": run} if run else {})
     return [caller.post("/v1/chat/completions", json=body).status_code for _ in range(count)]
+
+
+def find_run(caller: httpx.Client, accounts: Accounts, key: str) -> str:
+    """Return the name of a conversation that has this key."""
+    for number in range(100):
+        accounts.asked.clear()
+        assert statuses(caller, 1, run=f"run {number}") == [200]
+        if accounts.asked == [key]:
+            return f"run {number}"
+    raise AssertionError("no conversation has this key")
 
 
 def keys_check(pair: Gateway) -> str:
@@ -79,16 +89,18 @@ def counted(pair: Gateway) -> dict[str, float]:
     return {state: float(count) for state, count in found}
 
 
-def test_keys_are_used_in_turn_and_operators_see_a_rejected_key_rest(
+def test_a_conversation_keeps_its_key_and_operators_see_a_rejected_key_rest(
     pair: Gateway, caller: httpx.Client, accounts: Accounts
 ) -> None:
-    assert statuses(caller, 2) + statuses(caller, 2, stream=True) == [200] * 4
-    assert accounts.asked == [ONE, TWO, ONE, TWO]
+    of_one, of_two = (find_run(caller, accounts, key) for key in (ONE, TWO))
+    accounts.asked.clear()
+    assert statuses(caller, 3, run=of_one) + statuses(caller, 2, run=of_two, stream=True) == [200] * 5
+    assert accounts.asked == [ONE, ONE, ONE, TWO, TWO]
     assert (keys_check(pair), counted(pair)) == ("ok", {"ready": 2, "resting": 0})
 
     accounts.asked.clear()
     accounts.answers[ONE] = refusal(401)
-    assert statuses(caller, 5) == [401, 200, 200, 200, 200]
+    assert statuses(caller, 5, run=of_one) == [401, 200, 200, 200, 200]
     assert accounts.asked == [ONE, TWO, TWO, TWO, TWO]
     assert re.fullmatch(r"TESTER: key 1 of 2 rests \d+ s after 401", keys_check(pair))
     assert counted(pair) == {"ready": 1, "resting": 1}
@@ -96,9 +108,9 @@ def test_keys_are_used_in_turn_and_operators_see_a_rejected_key_rest(
     # Where both rest, the key that is ready first is used. Once it succeeds, it rests no more.
     accounts.asked.clear()
     accounts.answers = {TWO: refusal(429, retry_after="600")}
-    assert statuses(caller, 1, stream=True) == [429]
+    assert statuses(caller, 1, run=of_two, stream=True) == [429]
     assert counted(pair) == {"ready": 0, "resting": 2}
-    assert statuses(caller, 3) == [200] * 3
+    assert statuses(caller, 3, run=of_two) == [200] * 3
     assert accounts.asked == [TWO, ONE, ONE, ONE]
     assert re.fullmatch(r"TESTER: key 2 of 2 rests \d+ s after 429", keys_check(pair))
 

@@ -197,9 +197,9 @@ def test_every_way_of_a_call_names_its_prices(priced: Priced) -> None:
     dated = priced.call("dated", count(1_000, 100))
     assert dated["wholesale_nanousd"] == 1_000 * 200 + 100 * 600
     assert priced.prices_of(dated)["input"] == 200_000
-    # The keys of TESTER are used in turn.
-    used = [row["platform_key"] for row in (plain, long, flex, scale, part, reported)]
-    assert used == [1, 2] * 3 or used == [2, 1] * 3
+    # All are one conversation, so they have one of the keys of TESTER.
+    used = {row["platform_key"] for row in (plain, long, flex, scale, part, reported)}
+    assert used == {2}
 
     fallback = priced.call("broken", count(1_000, 100))
     assert (fallback["model_slug"], fallback["attempts"]) == ("plain", 2)
@@ -269,7 +269,7 @@ def test_a_call_whose_gateway_is_killed_names_its_prices_and_its_key(
             answer.result(BOUND_S)
     priced.start_again()
     row = priced.gateway.wait_for_row(lambda row: row["end_user"] == "killed")
-    assert (row["error_code"], row["retail_nanousd"], row["platform_key"]) == ("interrupted", 0, 1)
+    assert (row["error_code"], row["retail_nanousd"], row["platform_key"]) == ("interrupted", 0, 2)
     assert priced.prices_of(row)["tiers"][0]["above_prompt_tokens"] == 272_000
     priced.assert_sound()
 

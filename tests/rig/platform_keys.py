@@ -6,9 +6,12 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from addon.settings.catalog_builder import name_reference
 from addon.settings.settings import load_settings
+from addon.settings.value_types import SecretReference
 from addon.telemetry.metrics import Metrics
 from addon.upstream.platform_keys import PlatformKeys
+from policies.affinity import distance, find_affinity
 from policies.route import Target
 from rig.settings_files import edit, write_files
 
@@ -60,19 +63,39 @@ class Rig:
         model = self.settings.models[slug]
         return Target(model, "payg", model.provider.platform_keys[0])
 
-    def choose(self) -> Target:
-        return self.keys.choose(self.target())
+    def choose(self, wanted: str = "a") -> Target:
+        """Return the target of a call whose conversation has the key ``wanted``, and otherwise the key after it.
 
-    def turns(self, count: int) -> str:
-        """Return the letters of the next keys that are chosen."""
-        return "".join(letter(self.choose()) for _ in range(count))
+        ``wanted`` is a letter. The next ones follow: "b" has "c" and then "a".
+        """
+        return self.keys.choose(self.target(), lambda: CONVERSATIONS[wanted])
 
-    def answer(self, status: int, retry_after: str | None = None) -> str:
+    def chosen(self, wanted: str = "abc") -> str:
+        """Return the letters of the keys that these conversations get now."""
+        return "".join(letter(self.choose(one)) for one in wanted)
+
+    def answer(self, status: int, retry_after: str | None = None, wanted: str = "a") -> str:
         """Make one call with this answer. Return the letter of its key."""
-        target = self.choose()
+        target = self.choose(wanted)
         self.keys.record_answer(target, status, retry_after)
         return letter(target)
 
 
 def letter(target: Target) -> str:
     return target.secret.get_secret_value()[-1]
+
+
+def _find_conversations() -> dict[str, bytes]:
+    """Return an affinity for each letter, whose keys are that one and then the next ones in turn."""
+    names = {letter: name_reference(SecretReference("env", letter.upper())).encode() for letter in "abc"}
+    wanted = {"abc": "a", "bca": "b", "cab": "c"}
+    found: dict[str, bytes] = {}
+    for number in range(1000):
+        affinity = find_affinity("acme", {"messages": []}, f"run {number}")
+        order = "".join(sorted(names, key=lambda one: distance(affinity, names[one], 1)))
+        if order in wanted:
+            found.setdefault(wanted[order], affinity)
+    return found
+
+
+CONVERSATIONS = _find_conversations()

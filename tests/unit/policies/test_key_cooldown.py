@@ -1,7 +1,6 @@
 """The cooldown of a key and the choice of the next key, as tables and as properties of any answers."""
 
 import math
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from policies.key_cooldown import (
     READY,
     Cooldown,
     after_answer,
-    next_index,
+    choose_index,
 )
 
 # Cooldowns in a row: each answer is to a call that was sent after the cooldown before it had ended.
@@ -114,35 +113,25 @@ def test_a_key_that_is_always_rejected_is_always_tried_again(times: int, status:
     assert after_answer(Cooldown(0, status, times), 1, status).until_s <= 1 + longest_s
 
 
-# The next key.
+# The key of a call.
 
-RESTS = st.lists(st.floats(-100, 100), min_size=1, max_size=8)
-
-
-@given(until_s=RESTS, turn=st.integers(0, 100))
-def test_a_key_that_is_ready_is_always_preferred(until_s: list[float], turn: int) -> None:
-    rests = [Cooldown(moment_s, 429, 1) for moment_s in until_s]
-    taken = rests[next_index(rests, turn, now_s=0)]
-    if any(not rest.is_active(0) for rest in rests):
-        assert not taken.is_active(0)
-    else:
-        assert taken.until_s == min(until_s)
+KEYS = st.lists(st.tuples(st.floats(-100, 100), st.floats(0, 100)), min_size=1, max_size=8)
 
 
-@pytest.mark.parametrize(("turn", "taken"), [(0, 0), (1, 1), (2, 2), (5, 2)])
-def test_of_keys_that_rest_equally_long_the_next_one_is_taken(turn: int, taken: int) -> None:
-    assert next_index([Cooldown(9, 429, 1)] * 3, turn, now_s=0) == taken
-
-
-@given(ready=st.lists(st.booleans(), min_size=1, max_size=8).filter(any), turn=st.integers(0, 100))
-def test_keys_that_are_ready_are_taken_equally_often_and_always_in_the_same_order(
-    ready: list[bool], turn: int
+@given(keys=KEYS)
+def test_the_nearest_key_that_is_ready_is_taken_and_else_the_one_that_is_ready_first(
+    keys: list[tuple[float, float]],
 ) -> None:
-    rests = [READY if is_ready else Cooldown(1, 401, 1) for is_ready in ready]
-    taken = []
-    for _ in range(3 * sum(ready)):
-        taken.append(next_index(rests, turn, now_s=0))
-        turn = taken[-1] + 1
-    assert taken == taken[: sum(ready)] * 3
-    assert sorted(taken[: sum(ready)]) == [at for at, is_ready in enumerate(ready) if is_ready]
-    assert all(later > earlier or later == min(taken) for earlier, later in pairwise(taken))
+    rests = [Cooldown(until_s, 429, 1) for until_s, _ in keys]
+    distances = [(False, far) for _, far in keys]
+    taken = choose_index(rests, distances, now_s=0)
+    ready = [at for at, rest in enumerate(rests) if not rest.is_active(0)]
+    if ready:
+        assert taken in ready
+        assert distances[taken] == min(distances[at] for at in ready)
+    else:
+        assert rests[taken].until_s == min(rest.until_s for rest in rests)
+
+
+def test_of_keys_that_rest_equally_long_the_nearest_is_taken() -> None:
+    assert choose_index([Cooldown(9, 429, 1)] * 3, [(False, 2.0), (False, 1.0), (False, 3.0)], now_s=0) == 1
