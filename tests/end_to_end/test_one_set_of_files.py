@@ -4,16 +4,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
 import pytest
 from conftest import StartGateway
+from rig.alerts import Receiver
 from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import new_key, workspace
 from rig.console_forms import ENVIRONMENT, SECTIONS, confirm, log_in, send
 from rig.gateway import Gateway
+from rig.large import large_only
 from rig.postgres_fixtures import StartPostgres
 from rig.toml_text import toml_text
 
@@ -33,6 +36,7 @@ class Fleet:
         paths, admin = options.pop("paths", {}), options.pop("admin", {})
         sections = {
             "admin": admin,
+            "alerts": options.pop("alerts", {}),
             "state": {"backend": "redis", "redis_url": self.redis, "fleet": "tests"},
             "ledger": {"url": self.postgres},
             "paths": paths,
@@ -220,3 +224,31 @@ def test_files_are_pushed_pulled_and_compared(fleet: Fleet, tmp_path: Path) -> N
     (mine / "acme.toml").unlink()
     assert done(gateway.folder, "workspaces", "push", str(mine)) == "acme.toml: removed\n"
     wait_until_served(key, gateway, wanted=False)
+
+
+@large_only
+def test_a_machine_with_another_file_is_an_event_after_a_minute_and_so_is_its_end(fleet: Fleet) -> None:
+    key = new_key()
+    with Receiver() as receiver:
+        hook: dict[str, Any] = {"alerts": {"webhook": "env:HOOK"}, "environment": {"HOOK": receiver.url}}
+        arguments = ("--port", "0", "--workers", "2")
+        machines = [
+            fleet.open(
+                workspaces={"acme": workspace(("ci", key, True), name=name)}, arguments=arguments, **hook
+            )
+            for name in ("Acme", "Acme", "Another")
+        ]
+        fleet.started[0].wait_until(lambda: bool(receiver.events("fleet.files_differ")))
+        [event] = receiver.events("fleet.files_differ")
+        assert (event["machine"].partition(":")[2], event["files"]) == (
+            str(machines[2].folder),
+            ["acme.toml"],
+        )
+        page = httpx.get(f"{machines[0].admin_url}/api/v1/machines", timeout=BOUND_S, trust_env=False).json()
+        assert [row["file"] for row in page["files"]] == ["acme.toml"]
+        assert {(row["workers"], row["state"]) for row in page["machines"]} == {(2, "alive")}
+        file = Path("policies/workspaces/acme.toml")
+        (machines[2].folder / file).write_bytes((machines[0].folder / file).read_bytes())
+        fleet.started[0].wait_until(lambda: bool(receiver.events("fleet.files_agree")))
+        [event] = receiver.events("fleet.files_agree")
+        assert (event["machine"].partition(":")[2], event["reason"]) == (str(machines[2].folder), "alike")
