@@ -176,7 +176,7 @@ def list_alerts(connection: Ledger, limit: int) -> Table:
         return Table(LIST_COLUMNS, [])
     sql = (
         f"SELECT {', '.join(LIST_COLUMNS)} FROM alerts"  # noqa: S608
-        " ORDER BY status <> 'waiting', created_at DESC, rowid DESC LIMIT ?"
+        " ORDER BY status <> 'waiting', created_at DESC, id DESC LIMIT ?"
     )
     return Table(LIST_COLUMNS, connection.execute(sql, (limit,)).fetchall())
 

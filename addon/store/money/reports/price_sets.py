@@ -19,7 +19,7 @@ class StoredSet(NamedTuple):
 def read_price_sets(ledger: Ledger) -> Iterator[StoredSet]:
     """Yield all price sets."""
     if has_table(ledger, "prices"):
-        for name, content in ledger.execute("SELECT hash, content FROM prices"):
+        for name, content in ledger.execute("SELECT hash, content FROM prices ORDER BY hash"):
             yield _read(name, content)
 
 

@@ -7,6 +7,7 @@ from addon.store.money.ledger import Ledger
 from addon.store.money.price_set_schema import NOT_KEPT
 from addon.store.money.reports.price_sets import read_price_sets
 from addon.store.money.reports.report import has_table
+from addon.store.money.verify.plain_costs import IS_PLAINLY_RIGHT, write_sets
 from policies.money import compute_call_costs_nanousd
 from policies.price_set import PriceSet
 from policies.usage import Usage
@@ -14,9 +15,13 @@ from policies.usage import Usage
 MAX_NAMED: Final = 1_000
 """How many calls are named. Those after them are counted."""
 
+_PAGE_ROWS: Final = 5_000
 _FACTS: Final = ("id", "mode", "price_set", "wholesale_nanousd", "retail_nanousd")
 _ROWS: Final = f"""
-    SELECT {", ".join((*_FACTS, *Usage.__struct_fields__))} FROM usage WHERE price_set IS DISTINCT FROM '{NOT_KEPT}'
+    SELECT {", ".join((*_FACTS, *Usage.__struct_fields__))}, created_at
+    FROM usage LEFT JOIN sets ON sets.name = usage.price_set
+    WHERE price_set IS DISTINCT FROM '{NOT_KEPT}' AND (created_at, id) > (?, ?) AND ({IS_PLAINLY_RIGHT}) IS NOT TRUE
+    ORDER BY created_at, id LIMIT {_PAGE_ROWS}
 """  # noqa: S608
 
 type _Sets = dict[str, PriceSet | None]
@@ -36,21 +41,33 @@ def find_wrong_costs(connection: Ledger) -> Iterator[str]:
         if _rows_name_sets(connection):
             yield "prices: the table is missing"
         return
-    # The rows that are being read keep one moment of the ledger: calls that end now bring no set that is not seen.
-    rows = connection.execute(_ROWS)
     sets: _Sets = {}
     for stored in read_price_sets(connection):
         sets[stored.hash] = stored.prices
         if stored.fault:
             yield f"price set {stored.hash}: {stored.fault}"
     wrong = 0
-    for row in rows:
+    for row in _read_unclear(connection, sets):
         if fault := _check_row(row, sets):
             wrong += 1
             if wrong <= MAX_NAMED:
                 yield f"call {row[0]}: {fault}"
     if wrong > MAX_NAMED:
         yield f"and {wrong - MAX_NAMED} more calls do not agree with their prices"
+
+
+def _read_unclear(connection: Ledger, sets: _Sets) -> Iterator[Sequence[Any]]:
+    """Yield the rows whose costs are not plainly right, in order, some at a time. Add sets that came meanwhile."""
+    statement = f"WITH {write_sets(sets)} {_ROWS}"
+    behind: Sequence[str] = ("", "")
+    while True:
+        rows = connection.execute(statement, behind).fetchall()
+        if any(row[2] not in sets for row in rows):
+            sets.update((stored.hash, stored.prices) for stored in read_price_sets(connection))
+        yield from rows
+        if len(rows) < _PAGE_ROWS:
+            return
+        behind = (rows[-1][-1], rows[-1][0])
 
 
 def _rows_name_sets(connection: Ledger) -> bool:
@@ -69,7 +86,7 @@ def _check_row(row: Sequence[Any], sets: _Sets) -> str | None:
         return "it names no price set"
     if prices is None:
         return f"its price set {name} {'was changed' if name in sets else 'is missing'}"
-    computed = compute_call_costs_nanousd(Usage(*row[len(_FACTS) :]), prices)
+    computed = compute_call_costs_nanousd(Usage(*row[len(_FACTS) : -1]), prices)
     if computed == recorded:
         return None
     return (

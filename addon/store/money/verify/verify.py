@@ -77,7 +77,7 @@ def _check_charges(connection: Ledger) -> Iterable[str]:
         FROM wallet_entries AS entry LEFT JOIN usage ON usage.id = entry.id
         WHERE entry.reference = ? AND (
             usage.id IS NULL OR usage.retail_nanousd <> -entry.amount_nanousd OR usage.workspace <> entry.workspace
-        )
+        ) ORDER BY entry.created_at, entry.id
         """,
         (CALL,),
     )
@@ -87,7 +87,7 @@ def _check_charges(connection: Ledger) -> Iterable[str]:
 
 
 def _check_holds(connection: Ledger) -> Iterable[str]:
-    sql = "SELECT id FROM holds JOIN usage USING (id) WHERE usage.error_code IS DISTINCT FROM ?"
+    sql = "SELECT id FROM holds JOIN usage USING (id) WHERE usage.error_code IS DISTINCT FROM ? ORDER BY id"
     for (call_id,) in connection.execute(sql, (INTERRUPTED,)):
         yield f"hold {call_id}: the call is recorded, but money is still held for it"
 
