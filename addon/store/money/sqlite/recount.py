@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
 from addon.store.money.archives.archives import has_archives
 from addon.store.money.ledger import Ledger
@@ -22,6 +22,9 @@ class CounterTotals:
 
 DAYS = """
     SELECT workspace, key_id, substr(created_at, 1, 10), sum(retail_nanousd), count(*) FROM usage GROUP BY 1, 2, 3
+"""
+_HOURS: Final = """
+    SELECT workspace, key_id, substr(hour, 1, 10), sum(retail_nanousd), sum(calls) FROM rollups GROUP BY 1, 2, 3
 """
 WALLETS = "SELECT workspace, -sum(amount_nanousd) FROM wallet_entries GROUP BY 1"
 
@@ -45,13 +48,16 @@ _KEPT_WALLETS = f"""
 """  # noqa: S608
 
 
-def recount(connection: Ledger) -> dict[Counter, CounterTotals]:
+def recount(connection: Ledger, *, by_hours: bool = False) -> dict[Counter, CounterTotals]:
     """Return every counter that the rows add to, of all periods. Raises ``sqlite3.Error``.
 
-    Of an archived month, the sums by day are added, which the record of its file proves.
+    Of an archived month, the sums by day are added, which the record of its file proves. With ``by_hours``, the sums by
+    hour are added: they must be those of all rows.
     """
     has_files = has_archives(connection)
     days, wallets = (_KEPT_DAYS, _KEPT_WALLETS) if has_files else (DAYS, WALLETS)
+    if by_hours:
+        days = _HOURS
     return sum_counters(connection.execute(days), connection.execute(wallets))
 
 
