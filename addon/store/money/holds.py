@@ -26,14 +26,18 @@ class Placing:
         self._engine = engine
         self._asked: list[Asked] = []
         self._used: list[CounterUse] = []
-        known: dict[tuple[str, str, str | None], int] = {}
+        self._known: dict[tuple[str, str, str | None], int] = {}
+        self._places: dict[str, list[int]] = {}
+        """The places in ``_asked`` of each workspace."""
         for one in requests:
             except_id = one.id if moves else None
+            places = self._places.setdefault(one.workspace, [])
             for limit in one.limits:
-                place = (limit.counter.scope, limit.counter.period, except_id)
-                if self._is_single or known.setdefault(place, len(self._asked)) == len(self._asked):
+                counter = (limit.counter.scope, limit.counter.period, except_id)
+                if self._is_single or counter not in self._known:
+                    self._known[counter] = len(self._asked)
+                    places.append(len(self._asked))
                     self._asked.append(Asked(limit, one.workspace, one.key_id, except_id))
-        self._known = known
 
     def read(self) -> Step[None]:
         """Read what is used."""
@@ -58,7 +62,8 @@ class Placing:
         """Count a hold that was placed, or moved, for the requests that follow."""
         at, calls = format_utc(request.created_at), int(moved_nanousd is None)
         more_nanousd = placed_nanousd - (moved_nanousd or 0)
-        for place, asked in enumerate(self._asked):
+        for place in self._places[request.workspace]:
+            asked = self._asked[place]
             if asked.except_id != request.id and _covers(asked, request, at):
                 use = self._used[place]
                 held_nanousd, in_flight = use.held_nanousd + more_nanousd, use.in_flight + calls
@@ -66,8 +71,8 @@ class Placing:
 
 
 def _covers(asked: Asked, request: HoldRequest, at: str) -> bool:
-    """Return whether the hold of a request of the time ``at`` counts for a limit."""
-    if asked.workspace != request.workspace or (asked.of_key and asked.key_id != request.key_id):
+    """Return whether the hold of a request of the time ``at`` counts for a limit of its workspace."""
+    if asked.of_key and asked.key_id != request.key_id:
         return False
     period = asked.limit.counter.period
     return period == EVER or period_start(period) <= at < period_end(period)
