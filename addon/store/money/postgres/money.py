@@ -23,7 +23,6 @@ from addon.store.money.engine import Last, Make, Statement, Step
 from addon.store.money.money import Money
 from addon.store.money.pending_writes import log_lost_row
 from addon.store.money.postgres import safety
-from addon.store.money.postgres.connection import Connection
 from addon.store.money.postgres.engine import POSTGRES
 from addon.store.money.postgres.failures import NEVER_WRITABLE
 from addon.store.money.postgres.leases import Leases
@@ -57,7 +56,7 @@ class PostgresMoney(Money):
     def __init__(self, url: SecretStr, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(POSTGRES, secrets.token_hex(12), NEVER_WRITABLE, clock)
         self._recent = RecentCalls(clock)
-        self._transactions = Transactions(url, clock, self._greet)
+        self._transactions = Transactions(url, clock, lambda connection: self._leases.greet(connection))
         self._merger = Merger(url, clock)
         self._leases = Leases(self._transactions, self._owner, clock, self._recent.last)
         self._healing: asyncio.Task[None] | None = None
@@ -81,7 +80,7 @@ class PostgresMoney(Money):
         except _BehindError:
             await asyncio.wait({self._heal()}, timeout=timeout_s)
         except psycopg.errors.CheckViolation as error:
-            month = _month_of(thing) if isinstance(thing, Settlement) and _has_no_partition(error) else None
+            month = _month_without_partition(thing, error)
             if month is None:
                 raise
             await self._transactions.read(Statement(partition(month)))
@@ -89,14 +88,13 @@ class PostgresMoney(Money):
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
-        decided = await super().hold(request)
-        if isinstance(decided, Hold):
-            self._recent.held(request, decided)
-        return decided
+        return self._keep(request, await super().hold(request))
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""
-        decided = await super().move_hold(request)
+        return self._keep(request, await super().move_hold(request))
+
+    def _keep(self, request: HoldRequest, decided: Hold | Denial) -> Hold | Denial:
         if isinstance(decided, Hold):
             self._recent.held(request, decided)
         return decided
@@ -178,9 +176,6 @@ class PostgresMoney(Money):
             self._ledger_id = await prepare(self._transactions, today)
             self._prepared_on = today
 
-    async def _greet(self, connection: Connection) -> None:
-        await self._leases.greet(connection)
-
     def _require_all(self) -> None:
         """Let no call through, when the server was behind, until it has what this process wrote."""
         if self._leases.is_behind:
@@ -196,7 +191,8 @@ class PostgresMoney(Money):
     def _end_healing(self, task: asyncio.Task[None]) -> None:
         self._healing = None
         if not task.cancelled() and (error := task.exception()):
-            log.warning("calls that PostgreSQL may have lost are not all written yet: %s", _name_of(error))
+            reason = error if isinstance(error, StoreUnavailable) else type(error).__name__
+            log.warning("calls that PostgreSQL may have lost are not all written yet: %s", reason)
 
     async def _write_again(self) -> None:
         log.warning("PostgreSQL is another server, or was behind: calls of the last minutes are compared")
@@ -269,17 +265,12 @@ class PostgresMoney(Money):
         return f"{type(error).__name__}{f' of {where}' if where else ''}"
 
 
-def _name_of(error: BaseException) -> str:
-    return str(error) if isinstance(error, StoreUnavailable) else type(error).__name__
-
-
-def _month_of(settlement: Settlement) -> str | None:
-    found = re.match(r"\d{4}-(0[1-9]|1[0-2])-", str(settlement.row["created_at"]), re.ASCII)
+def _month_without_partition(thing: object, error: psycopg.errors.CheckViolation) -> str | None:
+    """Return the month of a settlement whose row has no partition yet. None: the error has another reason."""
+    if not isinstance(thing, Settlement) or error.diag.table_name != "usage" or error.diag.constraint_name:
+        return None
+    found = re.match(r"\d{4}-(0[1-9]|1[0-2])-", str(thing.row["created_at"]), re.ASCII)
     return found and found[0][:-1]
-
-
-def _has_no_partition(error: psycopg.errors.CheckViolation) -> bool:
-    return error.diag.table_name == "usage" and not error.diag.constraint_name
 
 
 _COUNTER: Final = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
