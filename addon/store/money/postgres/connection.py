@@ -152,8 +152,11 @@ def _pieces_of(sql: str) -> Sequence[bytes]:
 def _literal(value: Any) -> bytes:
     """Return a value as SQL. Raises TypeError, UnicodeEncodeError."""
     if isinstance(value, str):
-        # This form is the same whatever ``standard_conforming_strings`` says.
-        return b" E'" + value.encode().replace(b"\\", b"\\\\").replace(b"'", b"''") + b"'"
+        # These forms are the same whatever ``standard_conforming_strings`` says. The first is read much faster.
+        text = value.encode()
+        if b"$" not in text:
+            return b" $$%b$$" % text
+        return b" E'" + text.replace(b"\\", b"\\\\").replace(b"'", b"''") + b"'"
     if value is None:
         return b"NULL"
     if isinstance(value, int | float):

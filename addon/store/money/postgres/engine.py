@@ -1,15 +1,18 @@
-"""The SQL of PostgreSQL for the steps of ``store/money``: one statement for all rows, which are one JSON value.
+"""The SQL of PostgreSQL for the steps of ``store/money``: one statement for all rows, which are one value.
 
-Rows are touched in the order of their keys. So two transactions never wait for each other.
+What each call does is a ``Function``, and what is rare gets its rows as JSON. Rows are touched in the order of their
+keys. So two transactions never wait for each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 
-from addon.store.money.engine import HOLDS, Asked, Row, Rows, Statement, Table
+from addon.store.money.engine import ENTRIES, HOLDS, PAYMENTS, PRICES, Asked, Row, Rows, Statement, Table
+from addon.store.money.postgres.functions import GIVEN, Function
 from addon.store.money.postgres.schema import SCHEMA
 from addon.store.money.postgres.sum_schema import COUNTER_PARTS
 from addon.store.money.rows import USAGE
@@ -23,20 +26,12 @@ class PostgresEngine:
 
     def read_used(self, asked: Sequence[Asked]) -> Statement:
         """See ``Engine.read_used``."""
-        rows = [
-            {
-                "place": place,
-                "scope": one.limit.counter.scope,
-                "period": one.limit.counter.period,
-                "workspace": one.workspace,
-                "key_id": one.key_id if one.of_key else None,
-                "begins": period_start(one.limit.counter.period),
-                "ends": period_end(one.limit.counter.period),
-                "except_id": one.except_id,
-            }
-            for place, one in enumerate(asked)
-        ]
-        return Statement(_READ_USED, (encode(rows),))
+        rows = []
+        for place, one in enumerate(asked):
+            scope, period = one.limit.counter.scope, one.limit.counter.period
+            key_id = one.key_id if one.of_key else None
+            rows.append((place, scope, period, one.workspace, key_id, *_days_of(period), one.except_id))
+        return _READ_USED(rows)
 
     def find_used(self, rows: Rows, count: int) -> list[CounterUse]:  # noqa: ARG002  (each limit has its row)
         """See ``Engine.find_used``."""
@@ -44,8 +39,7 @@ class PostgresEngine:
 
     def insert(self, table: Table, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
         """See ``Engine.insert``."""
-        named = [dict(zip(table.columns, row, strict=True)) for row in rows]
-        return [Statement(_insertion(table), (encode(named),))]
+        return [_INSERTIONS[table](sorted(rows, key=itemgetter(0)))]
 
     def replace_interrupted(self, rows: Iterable[Row]) -> Sequence[Statement]:
         """See ``Engine.replace_interrupted``."""
@@ -63,15 +57,11 @@ class PostgresEngine:
 
     def release(self, ids: Sequence[str]) -> Sequence[Statement]:
         """See ``Engine.release``."""
-        return [Statement(_RELEASE, (list(ids),))]
+        return [_RELEASE([(one,) for one in ids])]
 
     def count(self, sums: Mapping[tuple[str, str], tuple[int, int]]) -> Statement:
         """See ``Engine.count``."""
-        rows = [
-            {"scope": scope, "period": period, "spent_nanousd": spent_nanousd, "requests": requests}
-            for (scope, period), (spent_nanousd, requests) in sums.items()
-        ]
-        return Statement(_COUNT, (encode(rows),))
+        return _COUNT([(*place, *added) for place, added in sorted(sums.items())])
 
     def note_batch(self, batch_id: str) -> Statement:
         """See ``Engine.note_batch``."""
@@ -85,6 +75,11 @@ class PostgresEngine:
 
 
 POSTGRES: Final = PostgresEngine()
+
+
+@lru_cache(maxsize=64)
+def _days_of(period: str) -> tuple[str, str]:
+    return period_start(period), period_end(period)
 
 
 def encode(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -104,14 +99,15 @@ def _from_json(*columns: str) -> str:
     return f"json_to_recordset(?::json) AS given ({', '.join(typed)})"
 
 
-@cache
-def _insertion(table: Table) -> str:
+def _columns(*names: str) -> dict[str, str]:
+    return {name: "bigint" if name in _NUMBERS else 'text COLLATE "C"' for name in names}
+
+
+def _insertion(table: Table) -> Function:
     names, key = ", ".join(table.columns), table.columns[0]
     conflict = "" if table.known == "error" else " ON CONFLICT DO NOTHING"
-    return (
-        f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {_from_json(*table.columns)}"  # noqa: S608
-        f' ORDER BY {key} COLLATE "C"{conflict} RETURNING {key}'
-    )
+    sql = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {GIVEN}{conflict} RETURNING {key}"  # noqa: S608
+    return Function(f"insert_{table.name}", _columns(*table.columns), sql, "SETOF text")
 
 
 def _update(table: Table, where: str) -> str:
@@ -119,9 +115,13 @@ def _update(table: Table, where: str) -> str:
     return f"UPDATE {table.name} SET {sets} FROM {_from_json(*table.columns)} WHERE {where}"  # noqa: S608
 
 
-_READ_USED: Final = f"""
+_INSERTIONS: Final = {table: _insertion(table) for table in (USAGE, HOLDS, ENTRIES, PAYMENTS, PRICES)}
+_READ_USED: Final = Function(
+    "read_used",
+    _columns("place", "scope", "period", "workspace", "key_id", "begins", "ends", "except_id"),
+    f"""
     SELECT spent.nanousd, spent.requests, held.nanousd, held.calls
-    FROM {_from_json("place", "scope", "period", "workspace", "key_id", "begins", "ends", "except_id")}
+    FROM {GIVEN}
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(spent_nanousd), 0)::bigint AS nanousd, coalesce(sum(requests), 0)::bigint AS requests
         FROM {COUNTER_PARTS} AS part WHERE part.scope = given.scope AND part.period = given.period
@@ -133,7 +133,9 @@ _READ_USED: Final = f"""
           AND holds.id IS DISTINCT FROM given.except_id
     ) AS held
     ORDER BY given.place
-"""  # noqa: S608
+    """,  # noqa: S608
+    "TABLE (spent_nanousd bigint, requests bigint, held_nanousd bigint, calls bigint)",
+)
 _REPLACE_ROWS: Final = _update(
     USAGE,
     "usage.id = given.id AND usage.created_at = given.created_at"
@@ -144,16 +146,23 @@ _REPLACE_HOLDS: Final = _update(HOLDS, "holds.id = given.id")
 _FIND_HOLDS: Final = (
     "SELECT id, amount_nanousd, cap_tokens, owner, interrupted_row FROM holds WHERE id = ANY(?)"
 )
-_RELEASE: Final = "DELETE FROM holds WHERE id = ANY(?)"
-_COUNT: Final = f"""
+_RELEASE: Final = Function(
+    "release", _columns("id"), "DELETE FROM holds WHERE id = ANY (ARRAY(SELECT id FROM unnest($1)))"
+)
+_COUNT: Final = Function(
+    "count_calls",
+    _columns("scope", "period", "spent_nanousd", "requests"),
+    f"""
     INSERT INTO {COUNTER_PARTS} (scope, period, spent_nanousd, requests, writer)
     SELECT scope, period, spent_nanousd, requests, pg_backend_pid()
-    FROM {_from_json("scope", "period", "spent_nanousd", "requests")}
-    ORDER BY scope COLLATE "C", period COLLATE "C"
+    FROM {GIVEN}
     ON CONFLICT (scope, period, writer) DO UPDATE
     SET spent_nanousd = {COUNTER_PARTS}.spent_nanousd + excluded.spent_nanousd,
         requests = {COUNTER_PARTS}.requests + excluded.requests
-"""  # noqa: S608
+    """,  # noqa: S608
+)
+FUNCTIONS: Final = (*_INSERTIONS.values(), _READ_USED, _RELEASE, _COUNT)
+"""The statements of each call."""
 _NOTE_BATCH: Final = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id"
 _COUNT_REFUSALS: Final = f"""
     INSERT INTO refusals (hour, workspace, key_id, code, count)

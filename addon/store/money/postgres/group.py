@@ -23,6 +23,8 @@ _BEGIN: Final = (
     Statement("SET LOCAL enable_seqscan = off"),
     # A plan that must scan a table counts as dear then, and to compile it takes longer than a call may wait.
     Statement("SET LOCAL jit = off"),
+    # The plans of functions are kept, whatever they are called with.
+    Statement("SET LOCAL plan_cache_mode = force_generic_plan"),
 )
 _COMMIT: Final = Statement("COMMIT")
 ROLLBACK: Final = Statement("ROLLBACK")

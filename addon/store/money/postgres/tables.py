@@ -1,14 +1,15 @@
 """The tables in PostgreSQL: made by the first process that comes, and checked and completed by each later one."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import date
 from typing import Final, NamedTuple
 
-from addon.store.money.engine import Last, Rows, Statement, Step
+from addon.store.money.engine import Last, Statement, Step
 from addon.store.money.ledger import Ledger
+from addon.store.money.postgres.engine import FUNCTIONS
 from addon.store.money.postgres.schema import MIGRATIONS, TABLES_LOCK, Migration, partitions
 from addon.store.money.postgres.transactions import Transactions
+from addon.store.money.sqlite.engine import run
 from addon.store.protocol import StoreUnavailable
 
 _CREATION_TIMEOUT_S: Final = 10.0
@@ -17,6 +18,10 @@ _LOCK: Final = Statement(f"SELECT pg_advisory_xact_lock({TABLES_LOCK})")
 _EXISTS: Final = Statement("SELECT to_regclass('ledger') IS NOT NULL")
 _ENCODING: Final = Statement("SELECT current_setting('server_encoding')")
 _VERSION: Final = Statement("SELECT id, min_reader, version FROM ledger")
+_FUNCTIONS: Final = Statement(
+    "SELECT name FROM unnest(?::text[]) AS given (name) WHERE to_regproc(name) IS NULL",
+    ([one.name for one in FUNCTIONS],),
+)
 _NOTE: Final = "UPDATE ledger SET version = ?, min_reader = greatest(min_reader, ?)"
 
 
@@ -38,21 +43,12 @@ async def prepare(
 
 def create(ledger: Ledger, today: date) -> None:
     """Do the same in the transaction of a ledger that has no tables yet. Raises ``psycopg.Error``."""
-    step = _prepare([_Wanted(today, MIGRATIONS)])
-    asked = next(step)
-    with suppress(StopIteration):
-        while True:
-            asked = step.send([_run(ledger, one) for one in asked])
-
-
-def _run(ledger: Ledger, one: Statement) -> Rows:
-    found = ledger.execute(one.sql, one.values)
-    return found.fetchall() if found.description else ()
+    run(ledger, _prepare([_Wanted(today, MIGRATIONS)]))
 
 
 def _prepare(asked: Sequence[_Wanted]) -> Step[Sequence[str]]:
     [(today, migrations)] = asked
-    _, [[encoding]], _ = yield [_LOCK, _ENCODING, _TIMEOUT]
+    _, _, [[encoding]] = yield [_TIMEOUT, _LOCK, _ENCODING]
     if encoding != "UTF8":
         raise StoreUnavailable(f"PostgreSQL: the encoding of the database is {encoding}, and must be UTF8")
     [[[exists]]] = yield [_EXISTS]
@@ -62,9 +58,11 @@ def _prepare(asked: Sequence[_Wanted]) -> Step[Sequence[str]]:
             raise StoreUnavailable("PostgreSQL: a newer version of Tollgate has changed its tables")
     else:
         version = 0
+    [unknown] = yield [_FUNCTIONS]
     missing = [Statement(sql) for migration in migrations[version:] for sql in migration.statements]
     if missing:
         min_reader = max(migration.min_reader for migration in migrations)
         missing.append(Statement(_NOTE, (len(migrations), min_reader)))
+    missing += [Statement(sql) for one in FUNCTIONS if (one.name,) in unknown for sql in one.creation]
     *_, [[ledger_id, *_]] = yield Last([*missing, *(Statement(sql) for sql in partitions(today)), _VERSION])
     return [ledger_id]

@@ -36,7 +36,7 @@ def _execute(ledger: Ledger, one: Statement) -> Rows:
     cursor = ledger.execute(*one)
     if type(one) is Change:
         return ((one.values[0],),) if cursor.rowcount else ()
-    return cursor.fetchall()
+    return cursor.fetchall() if cursor.description else ()
 
 
 class SqliteEngine:

@@ -1,5 +1,6 @@
 """Migrations only add, and gateways of several versions share the tables while ``min_reader`` allows it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import date
 
@@ -7,7 +8,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from addon.store.money.postgres.schema import MIGRATIONS, Migration
+from addon.store.money.postgres.schema import MIGRATIONS, TABLES_LOCK, Migration
 from addon.store.money.postgres.tables import prepare
 from addon.store.money.postgres.transactions import Transactions
 from addon.store.protocol import StoreUnavailable
@@ -71,3 +72,28 @@ async def test_an_earlier_ledger_gets_what_was_added_in_all_its_months(
     assert await prepare(transactions, TODAY, MIGRATIONS[:1]) == made
     with psycopg.connect(postgres_url) as ledger:
         assert ledger.execute("SELECT tags FROM usage_2026_11").fetchall() == []
+
+
+async def test_who_comes_while_another_makes_the_tables_waits_longer_than_a_call(
+    transactions: Transactions, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url) as other:
+        other.execute(f"SELECT pg_advisory_xact_lock({TABLES_LOCK})")
+        waiting = asyncio.create_task(prepare(transactions, TODAY))
+        await asyncio.to_thread(_wait_for_one_that_waits_long, postgres_url)
+    await waiting
+
+
+def _wait_for_one_that_waits_long(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as observer:
+        for _ in range(100):
+            if observer.execute(_WAITS_LONG).fetchall():
+                return
+            observer.execute("SELECT pg_sleep(0.05)")
+    pytest.fail("nobody waits so long")
+
+
+_WAITS_LONG = """
+    SELECT FROM pg_stat_activity
+    WHERE wait_event = 'advisory' AND clock_timestamp() > query_start + interval '1100 ms'
+"""
