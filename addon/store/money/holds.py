@@ -8,7 +8,7 @@ from typing import Any
 from addon.store.money.engine import HOLDS, Asked, Engine, Last, Step
 from addon.store.money.rows import encode_row
 from addon.store.protocol import LEASE_S, HoldRequest
-from policies.limits import EVER, Limit, period_end, period_start
+from policies.limits import Limit, period_end, period_start
 from policies.spend import CounterUse, Denial, Hold, place_hold
 from policies.utc_time import format_utc
 
@@ -75,7 +75,7 @@ def _covers(asked: Asked, request: HoldRequest, at: str) -> bool:
     if asked.of_key and asked.key_id != request.key_id:
         return False
     period = asked.limit.counter.period
-    return period == EVER or period_start(period) <= at < period_end(period)
+    return period_start(period) <= at < period_end(period)
 
 
 def hold(

@@ -5,7 +5,6 @@ keys. So two transactions never wait for each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final
 
@@ -29,8 +28,9 @@ class PostgresEngine:
         rows = []
         for place, one in enumerate(asked):
             scope, period = one.limit.counter.scope, one.limit.counter.period
-            key_id = one.key_id if one.of_key else None
-            rows.append((place, scope, period, one.workspace, key_id, *_days_of(period), one.except_id))
+            whose = (one.workspace, one.key_id if one.of_key else None)
+            days = (period_start(period), period_end(period))
+            rows.append((place, scope, period, *whose, *days, one.except_id))
         return _READ_USED(rows)
 
     def find_used(self, rows: Rows, count: int) -> list[CounterUse]:  # noqa: ARG002  (each limit has its row)
@@ -75,11 +75,6 @@ class PostgresEngine:
 
 
 POSTGRES: Final = PostgresEngine()
-
-
-@lru_cache(maxsize=64)
-def _days_of(period: str) -> tuple[str, str]:
-    return period_start(period), period_end(period)
 
 
 def encode(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -49,7 +49,7 @@ class SqliteEngine:
             scope, period = limit.counter.scope, limit.counter.period
             values += (scope, period, workspace)
             values += (key_id,) if limit.kind in LIMITS_OF_KEYS else ()
-            values += _days_of(period) if period != EVER else ()
+            values += (period_start(period), period_end(period)) if period != EVER else ()
             values += (except_id,) if except_id is not None else ()
         kinds = tuple([(one.of_key, one.limit.counter.period == EVER) for one in asked])
         return Statement(_used_statement(kinds, has_except=asked[0].except_id is not None), values)
@@ -146,11 +146,6 @@ def _used_statement(kinds: tuple[tuple[bool, bool], ...], *, has_except: bool) -
         parts.append(f"SELECT {2 * place}, {counted} FROM spend WHERE scope = ? AND period = ?")  # noqa: S608
         parts.append(f"SELECT {2 * place + 1}, {held} FROM holds WHERE {within}")  # noqa: S608
     return " UNION ALL ".join(parts)
-
-
-@lru_cache(maxsize=64)
-def _days_of(period: str) -> tuple[str, str]:
-    return period_start(period), period_end(period)
 
 
 @cache
