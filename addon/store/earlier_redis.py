@@ -25,12 +25,13 @@ from addon.runtime.folder_lock import locked
 from addon.settings.redis_topology import parse_redis_topology
 from addon.store.money.pending_writes import log_lost_row
 from addon.store.money.refusal_counts import RefusalBatch, RefusalGroup
-from addon.store.money.sqlite.connection import raising_unavailable
+from addon.store.money.refusals import record_refusals
+from addon.store.money.settlements import follow_rows, write_entries, write_rows
+from addon.store.money.sqlite.connection import NEVER_WRITABLE, raising_unavailable
+from addon.store.money.sqlite.engine import SQLITE, run
 from addon.store.money.sqlite.file import LedgerFile
 from addon.store.money.sqlite.process_lock import find_running
 from addon.store.money.sqlite.recount import count_again
-from addon.store.money.sqlite.refusals import write_batch
-from addon.store.money.sqlite.rows import UNSTORABLE, write_call, write_entry
 from addon.store.protocol import IllegalRowError, Settlement, StoreUnavailable, WalletEntry
 from addon.store.rates.redis.nodes import reason_of
 
@@ -175,7 +176,7 @@ def _write(ledger: sqlite3.Connection, fields: dict[str, str]) -> bool:
     ledger.execute("SAVEPOINT one")
     try:
         _write_one(ledger, fields)
-    except (IllegalRowError, *UNSTORABLE) as error:
+    except (IllegalRowError, *NEVER_WRITABLE, OverflowError, UnicodeEncodeError) as error:
         ledger.execute("ROLLBACK TO one")
         if "booking" in fields:
             log_lost_row(Settlement(*json.loads(fields["booking"])), str(error))
@@ -189,10 +190,13 @@ def _write(ledger: sqlite3.Connection, fields: dict[str, str]) -> bool:
 
 def _write_one(ledger: sqlite3.Connection, fields: dict[str, str]) -> None:
     if "booking" in fields:
-        write_call(ledger, Settlement(*json.loads(fields["booking"])))
+        written = run(ledger, write_rows([Settlement(*json.loads(fields["booking"]))], SQLITE))
+        for one in follow_rows(written, SQLITE):
+            ledger.execute(*one)
     else:
         entry_id, created_at, *rest = json.loads(fields["entry"])
-        write_entry(ledger, WalletEntry(entry_id, datetime.fromisoformat(created_at), *rest))
+        entry = WalletEntry(entry_id, datetime.fromisoformat(created_at), *rest)
+        run(ledger, write_entries([entry], SQLITE))
 
 
 def _write_refusals(client: Any, ledger: sqlite3.Connection) -> None:
@@ -202,7 +206,7 @@ def _write_refusals(client: Any, ledger: sqlite3.Connection) -> None:
     for batch_id, counts in ((taken.pop("id", ""), taken), (digest, waiting)):
         groups = {RefusalGroup(*json.loads(group)): int(count) for group, count in counts.items()}
         if groups:
-            write_batch(ledger, RefusalBatch(batch_id, groups))
+            run(ledger, record_refusals([RefusalBatch(batch_id, groups)], SQLITE))
 
 
 def _key(workspace: str, name: str) -> str:

@@ -36,7 +36,10 @@ class MeasuredStore:
         # Without a layer between, because each call asks for them and there is nothing to measure.
         self.empty_buckets = store.empty_buckets
         self.is_circuit_open = store.is_circuit_open
+        self.circuit_allows = store.circuit_allows
+        self.record_attempt = store.record_attempt
         self.end_probe = store.end_probe
+        self.open_circuits = store.open_circuits
         self.count_refusal = store.count_refusal
         self._take, self._hold = metrics.store["take"], metrics.store["hold"]
         self._move = metrics.store["move"]
@@ -87,17 +90,8 @@ class MeasuredStore:
     probes = property(attrgetter("_store.probes"))
     unrecorded = property(attrgetter("_store.unrecorded"))
 
-    def record_attempt(self, circuit: str, *, failed: bool) -> Coroutine[Any, Any, None]:
-        return self._store.record_attempt(circuit, failed=failed)
-
     async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:
         return await self._watch(self._store.read_counters(workspace, counters))
-
-    async def circuit_allows(self, circuit: str, call_id: str) -> bool:
-        return await self._store.circuit_allows(circuit, call_id)
-
-    def open_circuits(self) -> frozenset[str]:
-        return self._store.open_circuits()
 
     async def maintain(self) -> None:
         try:

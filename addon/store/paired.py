@@ -4,7 +4,7 @@ A rate may be forgotten, money may not. So where both are in one SQLite file, a 
 hold in one step; here it takes the token first.
 """
 
-from collections.abc import Collection, Sequence
+from operator import attrgetter
 
 from addon.store.protocol import HoldRequest, Money, NoToken, Rates, StoreAway
 from policies.spend import Denial, Hold
@@ -30,25 +30,10 @@ class PairedStore:
         self._is_known = False
         """Whether the tables were made and the rates are those of this ledger."""
 
-    @property
-    def known_circuits(self) -> Collection[str]:
-        """See ``Rates.known_circuits``."""
-        return self.rates.known_circuits
-
-    @property
-    def unrecorded(self) -> int:
-        """See ``Money.unrecorded``."""
-        return self.money.unrecorded
-
-    @property
-    def probes(self) -> Collection[str]:
-        """See ``Rates.probes``."""
-        return self.rates.probes
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """See ``Money.warnings``."""
-        return self.money.warnings
+    known_circuits = property(attrgetter("rates.known_circuits"))
+    probes = property(attrgetter("rates.probes"))
+    unrecorded = property(attrgetter("money.unrecorded"))
+    warnings = property(attrgetter("money.warnings"))
 
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
         """See ``Rates.take_token``."""
@@ -79,13 +64,11 @@ class PairedStore:
             await self.rates.maintain()
 
     async def check(self) -> None:
-        """See ``Store.check``."""
         await self.money.check()
         await self.rates.check()
         self._is_known = True
 
     async def close(self) -> None:
-        """See ``Store.close``."""
         try:
             await self.money.close()
         finally:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from addon.store.money.sqlite.early_migration_steps import LARGEST
 from addon.store.money.sqlite.migrations import migrate
-from addon.store.money.sqlite.rows import write_call
 from addon.store.money.sums.rollup_schema import AFTER_ALL
 from addon.store.money.sums.rollups import HOUR_DIGITS, Progress, build_step, is_behind
 from addon.store.protocol import Settlement
 from rig.ledger import make_row
+from rig.written_rows import write_call
 
 NOW = datetime(2026, 1, 31, 14, 20, tzinfo=UTC)
 INTERRUPTED: dict[str, Any] = {

@@ -33,7 +33,7 @@ log = logging.getLogger("tollgate.store")
 
 
 class Money(ABC):
-    """The steps of calls on money. ``owner`` names this process.
+    """The steps of calls on money: most of ``protocol.Money``. ``owner`` names this process.
 
     ``never_writable`` are the errors of the engine for a row that can never be written as it is.
     """
@@ -42,7 +42,6 @@ class Money(ABC):
     """The errors after which it is not known whether a hold was placed."""
 
     warnings: Sequence[str] = ()
-    """See ``Store.warnings``."""
 
     def __init__(
         self, engine: Engine, owner: str, never_writable: tuple[type[Exception], ...], clock: Clock
@@ -58,7 +57,6 @@ class Money(ABC):
 
     @property
     def unrecorded(self) -> int:
-        """See ``Store.unrecorded``."""
         return len(self._pending.settlements)
 
     @property
@@ -79,21 +77,18 @@ class Money(ABC):
         """Do a thing in a transaction. No other names the same ``workspace``, or does a thing with the same ``key``."""
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
-        """See ``Store.hold``."""
         locked = _locked(request)
         return await self._placing(
             request.id, lambda: self._do(self._make_holds, request, request.id, workspace=locked)
         )
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
-        """See ``Store.move_hold``."""
         moved = await self._do(self._make_moves, request, request.id, workspace=_locked(request))
         if moved is None:
             raise CallNotHeld(NO_HOLD_TO_MOVE)
         return moved
 
     async def settle(self, settlement: Settlement) -> None:
-        """See ``Store.settle``."""
         try:
             await self._settle(settlement)
         except IllegalRowError:
@@ -105,7 +100,6 @@ class Money(ABC):
             raise
 
     async def void(self, call_id: str) -> None:
-        """See ``Store.void``."""
         try:
             await self._void(call_id)
         except StoreUnavailable:
@@ -113,7 +107,6 @@ class Money(ABC):
             raise
 
     async def credit(self, entry: WalletEntry) -> bool:
-        """See ``Store.credit``."""
         try:
             return await self._do(self._make_credits, entry, entry.id)
         except self._never_writable as error:

@@ -227,26 +227,11 @@ class SharedCircuitsMixin:
 
     known_circuits = property(attrgetter("_circuits.known"))
     probes = property(attrgetter("_circuits.probes"))
-
-    async def record_attempt(self, circuit: str, *, failed: bool) -> None:
-        """See ``Store.record_attempt``."""
-        await self._circuits.record_attempt(circuit, failed=failed)
-
-    def is_circuit_open(self, circuit: str) -> bool:
-        """See ``Store.is_circuit_open``."""
-        return self._circuits.is_open(circuit)
-
-    async def circuit_allows(self, circuit: str, call_id: str) -> bool:
-        """See ``Store.circuit_allows``."""
-        return await self._circuits.allows(circuit, call_id)
-
-    def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
-        """See ``Store.end_probe``."""
-        return self._circuits.end_probe(call_id)
-
-    def open_circuits(self) -> frozenset[str]:
-        """See ``Store.open_circuits``."""
-        return self._circuits.open_names()
+    record_attempt = property(attrgetter("_circuits.record_attempt"))
+    is_circuit_open = property(attrgetter("_circuits.is_open"))
+    circuit_allows = property(attrgetter("_circuits.allows"))
+    end_probe = property(attrgetter("_circuits.end_probe"))
+    open_circuits = property(attrgetter("_circuits.open_names"))
 
 
 def _log_change(name: str, was_open: bool, is_open: bool) -> None:

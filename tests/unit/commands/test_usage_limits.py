@@ -12,11 +12,11 @@ import pytest
 from rig.ledger import make_row, second_connection
 from rig.settings_files import edit, write_files
 from rig.usage_report import run, run_csv, run_json
+from rig.written_rows import write_batch
 
 from addon.settings.settings import load_settings
 from addon.store.money.refusal_counts import RefusalBatch, RefusalGroup
 from addon.store.money.reports.report import find_limits, ledger_counters, open_report
-from addon.store.money.sqlite.refusals import write_batch
 from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import HoldRequest, Settlement, WalletEntry
 from policies.spend import MaxCost

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from rig.ledger import second_connection
 from rig.usage_report import run, run_csv, run_json
+from rig.written_rows import write_batch
 
 from addon.store.money.refusal_counts import RefusalBatch, RefusalGroup
-from addon.store.money.sqlite.refusals import write_batch
 
 REFUSED = {
     RefusalGroup("2026-01-31T11", "acme", "ci", "rate_limit_exceeded"): 2,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rig.ledger import locked_by_another, second_connection
 from rig.sqlite_stores import open_settle_and_close
 from rig.stores import OpenStore, StoreLocation
+from rig.written_rows import write_batch
 
 from addon.runtime.clock import SystemClock
 from addon.store.money.refusal_counts import (
@@ -22,7 +23,6 @@ from addon.store.money.refusal_counts import (
     RefusalGroup,
 )
 from addon.store.money.sqlite.engine import KEPT_BATCHES
-from addon.store.money.sqlite.refusals import write_batch
 from addon.store.money.verify.verify import verify
 from addon.store.protocol import Store, StoreUnavailable
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from addon.store.money.audit.audit_chain import append, has_chain, name_columns, read_chain
+from addon.store.money.audit.audit_chain import HASHED, append, has_chain, name_columns, read_chain
 from addon.store.money.audit.audit_evidence import Evidence, Outcome
 from addon.store.money.ledger import Ledger, LedgerPlace
 from addon.store.money.reports.report import has_table
@@ -28,22 +28,7 @@ MAX_CHANGE_CHARS: Final = 8000
 """The longest text of a change. The rest is cut off."""
 MAX_NAME_CHARS: Final = 256
 
-COLUMNS: Final = (
-    *(
-        "number",
-        "at",
-        "source",
-        "user",
-        "address",
-        "session",
-        "action",
-        "workspace",
-        "subject",
-        "change",
-        "outcome",
-    ),
-    *("id", "hash"),
-)
+COLUMNS: Final = (*HASHED, "hash")
 _INTENT: Final = ("at", "source", "address", "session", "action", "workspace", "subject", "change")
 """The columns of a line that an intent of the console has."""
 ABANDONED_AFTER: Final = timedelta(hours=1)

@@ -48,7 +48,7 @@ class Target(Protocol):
 
 
 class SqliteTarget:
-    """A new SQLite file."""
+    """A ``Target`` in a new SQLite file."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.ledger: Ledger = connection
@@ -57,17 +57,14 @@ class SqliteTarget:
         connection.execute("DELETE FROM rollup_progress")
 
     def columns(self, table: CopiedTable) -> Sequence[str]:
-        """See ``Target.columns``."""
         return _columns(self._connection, table.name)
 
     def write(self, table: CopiedTable, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """See ``Target.write``."""
         marks = ", ".join("?" * len(columns))
         sql = f"INSERT INTO {table.name} ({_quote(columns)}) VALUES ({marks})"  # noqa: S608
         self._connection.executemany(sql, rows)
 
     def finish(self, ledger_id: str) -> None:
-        """See ``Target.finish``."""
         self._connection.execute(_CLIENT_REQUESTS)
         self._connection.execute("UPDATE ledger SET id = ?", (ledger_id,))
         for sql in self._triggers:
@@ -103,7 +100,7 @@ def make_file(path: Path, *, is_kept: bool) -> Iterator[SqliteTarget]:
 
 
 class PostgresTarget:
-    """An empty database of PostgreSQL, in one transaction."""
+    """A ``Target`` in an empty database of PostgreSQL, in one transaction."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.ledger: Ledger = PostgresLedger(connection)
@@ -118,7 +115,6 @@ class PostgresTarget:
         return [one for one in _columns(self.ledger, table.name) if one != "rowid"]
 
     def write(self, table: CopiedTable, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """See ``Target.write``."""
         if table.name == "usage":
             self._make_partitions(rows, columns.index("created_at"))
         numbers = [place for place, name in enumerate(columns) if name in table.distributions]
@@ -132,7 +128,6 @@ class PostgresTarget:
                 copy.write_row([*values, *more.values()])
 
     def finish(self, ledger_id: str) -> None:
-        """See ``Target.finish``."""
         self._connection.execute(_LAST_LINE)
         self._connection.execute("UPDATE ledger SET id = %s", (ledger_id,))
         for table in _TRIGGERED:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from addon.store.money.ledger import Ledger
-from addon.store.money.reports.call_filter import Filter, join_conditions
+from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.distribution import add_buckets, find_percentile
 from addon.store.money.reports.sum_sources import (
     DURATIONS,
@@ -115,8 +115,7 @@ def _add_part(
     has_distributions: bool,
 ) -> None:
     source = part.source
-    within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
-    where, values = join_conditions(wanted.conditions(of_rows=source is ROWS) | within)
+    where, values = part.select(wanted)
     columns = [source.column(name) for name in names]
     if step:
         columns.insert(0, _step_of(source, step))
@@ -155,8 +154,7 @@ def read_key_uses(ledger: Ledger, since: str, workspace: str | None = None) -> d
     wanted = Filter(workspace, since=since)
     for part in split_time(ledger, wanted, None, KEY_HOURS):
         source = part.source
-        within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
-        where, values = join_conditions(wanted.conditions(of_rows=source is ROWS) | within)
+        where, values = part.select(wanted)
         key = f"{source.column('workspace')}, {source.column('key_id')}"
         sql = (
             f"SELECT {key}, substr(min({source.moment}), 1, 13), {source.sums['calls']},"  # noqa: S608

@@ -2,7 +2,7 @@
 
 from addon.store.money.archives.archives import has_archives
 from addon.store.money.ledger import Ledger
-from addon.store.money.reports.call_filter import Filter, join_conditions
+from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.report import has_table
 from addon.store.money.reports.sum_sources import find_days, find_hours, split_time
 from addon.store.money.reports.totals import GROUPS
@@ -31,10 +31,10 @@ def find_called_names(ledger: Ledger, column: str, workspace: str | None = None)
     They are read from the smallest sums that have the column.
     """
     found = set[str]()
-    needed = [column] if workspace is None else [column, "workspace"]
-    for part in split_time(ledger, Filter(), find_days(needed), find_hours(needed)):
-        within = {f"{part.source.moment} >= ?": part.begin or None, f"{part.source.moment} < ?": part.end}
-        where, values = join_conditions({"workspace = ?": workspace} | within)
+    wanted = Filter(workspace)
+    needed = [column, *wanted.columns()]
+    for part in split_time(ledger, wanted, find_days(needed), find_hours(needed)):
+        where, values = part.select(wanted)
         sql = f"SELECT DISTINCT {column} FROM {part.source.table} WHERE {where}"  # noqa: S608
         found.update(name for (name,) in ledger.execute(sql, values))
     return found

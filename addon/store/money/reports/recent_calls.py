@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.store.money.ledger import Ledger, find_columns
-from addon.store.money.reports.call_filter import Filter, join_conditions
+from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.sum_sources import DAYS, HOURS, ROWS, Part, split_time
 from addon.store.money.sums.rollup_schema import AFTER_ALL
 
@@ -50,8 +50,7 @@ def _find_periods(
 ) -> Iterator[tuple[str, str]]:
     """Return the hours or days of a part that have wanted calls."""
     moment = part.source.moment
-    within = {f"{moment} >= ?": part.begin, f"{moment} < ?": part.end}
-    where, values = join_conditions(coarse.conditions(of_rows=False) | within)
+    where, values = part.select(coarse)
     order = "DESC" if newest_first else "ASC"
     sql = f"SELECT DISTINCT {moment} FROM {part.source.table} WHERE {where} ORDER BY {moment} {order}"  # noqa: S608
     for (period,) in ledger.execute(sql, values):

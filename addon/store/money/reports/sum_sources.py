@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from addon.store.money.ledger import Ledger
-from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.call_filter import Filter, join_conditions
 from addon.store.money.sums.rollup_schema import AFTER_ALL, bucket_of
 from addon.store.money.sums.rollups import DAY_DIGITS, HOUR_DIGITS, Progress, read_progress
 from policies.tags import TAG
@@ -107,6 +107,12 @@ class Part(NamedTuple):
     source: Source
     begin: str
     end: str
+
+    def select(self, wanted: Filter) -> tuple[str, list[str]]:
+        """Return the SQL condition for the wanted calls of this time, and its values."""
+        moment = self.source.moment
+        within = {f"{moment} >= ?": self.begin or None, f"{moment} < ?": self.end}
+        return join_conditions(wanted.conditions(of_rows=self.source is ROWS) | within)
 
 
 def split_time(

@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from addon.store.money.ledger import NO_LIMIT, Cursor, Ledger
-from addon.store.money.reports.call_filter import Filter, join_conditions
+from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.sum_sources import (
-    ROWS,
     SUMS,
     Part,
     find_days,
@@ -102,8 +101,7 @@ def select_part(
 ) -> tuple[str, list[str]]:
     """Return the SQL of the sums in one part of the time, by the columns ``names``, and its values."""
     source = part.source
-    within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
-    where, values = join_conditions(wanted.conditions(of_rows=source is ROWS) | within)
+    where, values = part.select(wanted)
     columns = [f'{source.column(name)} AS "{name}"' for name in names]
     sums = [f"{source.sums[name]} AS {name}" for name in summed]
     groups = ", ".join(str(place + 1) for place in range(len(names)))

@@ -43,7 +43,6 @@ class SqliteEngine:
     """The ``Engine`` of SQLite."""
 
     def read_used(self, asked: Sequence[Asked]) -> Statement:
-        """See ``Engine.read_used``."""
         values: list[str] = []
         for limit, workspace, key_id, except_id in asked:
             scope, period = limit.counter.scope, limit.counter.period
@@ -55,42 +54,33 @@ class SqliteEngine:
         return Statement(_used_statement(kinds, has_except=asked[0].except_id is not None), values)
 
     def find_used(self, rows: Rows, count: int) -> list[CounterUse]:
-        """See ``Engine.find_used``."""
         read = {place: found for place, *found in rows}
         return [CounterUse(*read[2 * place], *read[2 * place + 1]) for place in range(count)]
 
     def insert(self, table: Table, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
-        """See ``Engine.insert``."""
         sql = _insertion(table)
         return [Change(sql, row) for row in rows]
 
     def replace_interrupted(self, rows: Iterable[Row]) -> Sequence[Statement]:
-        """See ``Engine.replace_interrupted``."""
         return [Change(_REPLACE_ROW, [row[name] for name in USAGE.columns]) for row in rows]
 
     def replace_holds(self, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
-        """See ``Engine.replace_holds``."""
         return [Statement(_REPLACE_HOLD, row) for row in rows]
 
     def find_holds(self, ids: Sequence[str]) -> Sequence[Statement]:
-        """See ``Engine.find_holds``."""
         return [Statement(_FIND_HOLD, (call_id,)) for call_id in ids]
 
     def release(self, ids: Sequence[str]) -> Sequence[Statement]:
-        """See ``Engine.release``."""
         return [Statement("DELETE FROM holds WHERE id = ?", (call_id,)) for call_id in ids]
 
     def count(self, sums: Mapping[tuple[str, str], tuple[int, int]]) -> Statement:
-        """See ``Engine.count``."""
         values = [value for place, added in sums.items() for value in (*place, *added)]
         return Statement(_count_statement(len(sums)), values)
 
     def note_batch(self, batch_id: str) -> Statement:
-        """See ``Engine.note_batch``."""
         return Change(_NOTE_BATCH, (batch_id,))
 
     def count_refusals(self, counts: Sequence[tuple[str, str, str, str, int]]) -> Sequence[Statement]:
-        """See ``Engine.count_refusals``."""
         return [
             *(Statement(_COUNT_REFUSAL, one) for one in counts),
             Statement(_FORGET_BATCHES, (KEPT_BATCHES,)),

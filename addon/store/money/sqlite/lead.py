@@ -16,18 +16,15 @@ class FileLead:
         self._lock: int | None = None
 
     def take(self) -> bool:
-        """See ``Lead.take``."""
         if self._lock is None:
             with raising_unavailable(self._file):
                 self._try()
         return self.is_held()
 
     def is_held(self) -> bool:
-        """See ``Lead.is_held``."""
         return self._lock is not None
 
     def end(self) -> None:
-        """See ``Lead.end``."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -49,7 +49,6 @@ class SqliteMoney(Money):
 
     @property
     def ledger_id(self) -> str:
-        """See ``Money.ledger_id``."""
         return self._ledger_id
 
     async def _do[Thing, Answer](
@@ -68,7 +67,6 @@ class SqliteMoney(Money):
         return await self._file.read(lambda: read_counters(self._file.connection, counters))
 
     async def maintain(self) -> None:
-        """See ``Store.maintain``."""
         await self._write_pending()
         # This read needs no lock and does not write to the disk.
         if await self._file.read(lambda: self._find_dead_owners(self._file.connection)):
@@ -76,13 +74,11 @@ class SqliteMoney(Money):
         await self._write_refusals()
 
     async def check(self) -> None:
-        """See ``Store.check``."""
         await self._write_pending()
         # The cheapest real write: a lock alone would not notice a read-only file or a full disk.
         await self._file.write(lambda c: c.execute("PRAGMA user_version = 0"))
 
     async def close(self) -> None:
-        """See ``Store.close``."""
         if self._process.is_open:
             try:
                 await self._write_pending(_CLOSE_TIMEOUT_S)

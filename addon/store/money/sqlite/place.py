@@ -46,17 +46,14 @@ class SqlitePlace:
         """See ``LedgerPlace.close``."""
 
     def exists(self) -> bool:
-        """See ``LedgerPlace.exists``."""
         return self.path.exists()
 
     def count_processes(self) -> int:
-        """See ``LedgerPlace.count_processes``."""
         with raising_unavailable(self.path):
             return len(find_running(self.path.with_name(f"{self.path.name}-owners")))
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """See ``LedgerPlace.read``."""
         try:
             with open_report(self.path) as connection:
                 yield connection
@@ -65,7 +62,6 @@ class SqlitePlace:
 
     @contextmanager
     def read_in_time(self, timeout_s: float, is_left: Event) -> Iterator[sqlite3.Connection]:
-        """See ``LedgerPlace.read_in_time``."""
         end_s = monotonic() + timeout_s
         with self.read() as connection:
             connection.set_progress_handler(lambda: is_left.is_set() or monotonic() > end_s, _STEPS)

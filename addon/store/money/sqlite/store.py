@@ -22,7 +22,6 @@ class SqliteStore(SharedCircuitsMixin, SqliteMoney):
         self._circuits = Circuits(SqliteCircuits(self._file, clock), clock)
 
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
-        """See ``Store.take_token``."""
         if workspace in self.empty_buckets:
             # Reading needs no lock, so a flood of refused calls blocks no other call.
             wait_us = await self._file.read(
@@ -39,8 +38,6 @@ class SqliteStore(SharedCircuitsMixin, SqliteMoney):
         return wait_us
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
-        """See ``Store.take_and_hold``."""
-
         def step(connection: sqlite3.Connection) -> Hold | Denial | NoToken:
             wait_us = takes.take_token(connection, request.workspace, limit_rpm, monotonic_us(self._clock))
             return NoToken(wait_us) if wait_us else run(connection, self._make_holds([request]))[0]
@@ -51,6 +48,5 @@ class SqliteStore(SharedCircuitsMixin, SqliteMoney):
         return decided
 
     async def maintain(self) -> None:
-        """See ``Store.maintain``."""
         await super().maintain()
         await self._circuits.refresh()

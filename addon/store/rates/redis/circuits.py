@@ -29,12 +29,10 @@ class RedisCircuits:
         self._client = client
 
     async def read(self) -> CircuitSnapshot:
-        """See ``CircuitTable.read``."""
         time, fields = await self._client.run(READ_CIRCUITS, [CIRCUITS])
         return CircuitSnapshot({name: _parse(text) for name, text in batched(fields, 2)}, parse_time_us(time))
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
-        """See ``CircuitTable.change``."""
         async with self._client.timeout():
             for _ in range(_TRIES):
                 time, text = await self._client.run(READ_CIRCUITS, [CIRCUITS], name)

@@ -21,7 +21,6 @@ class SqliteCircuits:
         return CircuitSnapshot({name: Circuit(*values) for name, *values in rows}, monotonic_us(self._clock))
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
-        """See ``CircuitTable.change``."""
         return await self._file.write(lambda connection: self._change(connection, name, change))
 
     def _change(self, connection: sqlite3.Connection, name: str, change: Change) -> tuple[Circuit, Circuit]:

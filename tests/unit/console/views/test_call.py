@@ -9,9 +9,9 @@ from rig.console_reading import load_page, open_new_ledger
 from rig.ledger import make_priced_row, make_row
 from rig.rollups import INTERRUPTED, build_all, write
 from rig.settings_files import write_files
+from rig.written_rows import write_call
 
 from addon.console.view import NotFoundError, View
-from addon.store.money.sqlite.rows import write_call
 from addon.store.protocol import Settlement
 from policies.prices import Prices
 from policies.usage import Usage

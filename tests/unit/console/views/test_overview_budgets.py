@@ -9,9 +9,9 @@ from rig.console_reading import NOW, load_page, open_new_ledger
 from rig.ledger import make_row
 from rig.rollups import build_all, write
 from rig.settings_files import ACME, edit, write_files
+from rig.written_rows import write_entry
 
 from addon.store.money.sqlite.recount import write_counters
-from addon.store.money.sqlite.rows import write_entry
 from addon.store.protocol import WalletEntry
 from policies.utc_time import format_utc
 

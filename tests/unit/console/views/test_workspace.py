@@ -12,13 +12,13 @@ from rig.console_reading import NOW, load_page, open_new_ledger
 from rig.ledger import make_row
 from rig.rollups import build_all, write
 from rig.settings_files import ACME, BETA, HASH_A, edit, write_files
+from rig.written_rows import write_entry
 
 from addon.console.query import ParameterError
 from addon.console.view import NotFoundError, View
 from addon.console.views.workspace import ENTRY_ROWS
 from addon.console.views.workspace_keys import KEY_ROWS
 from addon.store.money.sqlite.recount import write_counters
-from addon.store.money.sqlite.rows import write_entry
 from addon.store.protocol import WalletEntry
 from policies.utc_time import format_utc
 

@@ -12,12 +12,12 @@ from rig.large import sampled
 from rig.ledger import make_row
 from rig.rollups import write
 from rig.settings_files import ACME, BETA, edit, write_files
+from rig.written_rows import write_entry
 
 from addon.console.cells import NOTHING
 from addon.console.query import ParameterError
 from addon.console.views.workspaces import PAGE_ROWS
 from addon.store.money.sqlite.recount import write_counters
-from addon.store.money.sqlite.rows import write_entry
 from addon.store.protocol import WalletEntry
 
 MINUTE = "2026-01-31T14:10:00.000+00:00"

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rig.ledger import make_row
 from rig.rollups import ROWS, open_ledger, write
+from rig.written_rows import write_entry
 
 from addon.store.money.reports.names import (
     find_called_names,
@@ -15,7 +16,6 @@ from addon.store.money.reports.names import (
     find_wallets,
     is_recorded_workspace,
 )
-from addon.store.money.sqlite.rows import write_entry
 from addon.store.protocol import WalletEntry
 
 MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 from rig.rollups import open_ledger
+from rig.written_rows import write_entry
 
 from addon.store.money.reports.report import find_entries, find_entry
-from addon.store.money.sqlite.rows import write_entry
 from addon.store.protocol import WalletEntry
 
 MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from rig.ledger import make_priced_row, make_row, second_connection
 from rig.rollups import open_ledger
+from rig.written_rows import write_call
 from sqlite_utils import Database, Migrations
 
 from addon.store.money.sqlite.migration_steps import STEPS, m0019_price_sets
 from addon.store.money.sqlite.migrations import migrate
-from addon.store.money.sqlite.rows import write_call
 from addon.store.money.verify import price_check
 from addon.store.money.verify.price_check import count_not_kept, find_wrong_costs
 from addon.store.protocol import Settlement, Store
