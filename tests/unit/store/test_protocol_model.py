@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from rig.bounds import BOUND_S
+from rig.large import large, sized
 from rig.protocol_model import CALLERS, RPM, START, WORKSPACES, Call, Model, mode_of
 from rig.redis_server import RedisServer
 from rig.stores import StoreLocation, all_counters, credit, die, request, settlement
@@ -25,7 +26,7 @@ from policies.limits import limits_of
 from policies.model import Key
 from policies.spend import NOT_METERED, CounterUse, MaxCost
 
-EXAMPLES = 20
+EXAMPLES = sized(8, 40)
 """The random orders of events for each store."""
 
 MEMORY = Path("/dev/shm")
@@ -291,6 +292,7 @@ def comparison(request: pytest.FixtureRequest) -> Iterator[type[Comparison]]:
         yield type("OfRedis", (Comparison,), {"server": server, "client": client})
 
 
+@large
 def test_the_store_and_the_model_agree_in_every_order_of_events(comparison: type[Comparison]) -> None:
     run_state_machine_as_test(
         comparison,

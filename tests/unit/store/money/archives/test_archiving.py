@@ -101,7 +101,7 @@ KILLS = st.lists(st.integers(1, 9), max_size=8)
 
 
 @large
-@settings(max_examples=sized(12, 200))
+@settings(max_examples=sized(3, 40))
 @given(kills=KILLS, late=st.sets(st.integers(0, 8)))
 def test_wherever_runs_are_killed_the_same_sums_and_each_call_once(
     made: Path, kills: Sequence[int], late: set[int]
