@@ -93,6 +93,14 @@ def shared_name(name: str) -> str | None:
     return f"{provider}/payg/" if rest.startswith("payg/") else None
 
 
+CIRCUIT_KINDS: tuple[tuple[Mode, CircuitScope], ...] = (
+    ("payg", "all"),
+    ("payg", "workspace"),
+    ("byok", "workspace"),
+)
+"""The kinds of circuits that are counted for each provider."""
+
+
 def count_circuits(names: Iterable[str]) -> Counter[tuple[str, Mode, CircuitScope]]:
     """Return the number of these circuits by provider, mode and scope. It names no workspace."""
     parts = (name.partition("/") for name in names)

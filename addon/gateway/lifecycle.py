@@ -41,8 +41,7 @@ from addon.upstream.connector import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from addon.wire.connection import Connection
-from policies.circuit_breaker import CircuitScope, count_circuits, describe_circuits
-from policies.model import Mode
+from policies.circuit_breaker import CIRCUIT_KINDS, count_circuits, describe_circuits
 
 if TYPE_CHECKING:
     from addon.console.console import Console
@@ -217,12 +216,7 @@ class Lifecycle:
         if self.follower:
             self.metrics.set_files_differ(self.follower.lasting_differences)
         counts = count_circuits(self.store.open_circuits())
-        kinds: tuple[tuple[Mode, CircuitScope], ...] = (
-            ("payg", "all"),
-            ("payg", "workspace"),
-            ("byok", "workspace"),
-        )
-        known = {(name, *kind): counts[name, *kind] for name in self.providers for kind in kinds}
+        known = {(name, *kind): counts[name, *kind] for name in self.providers for kind in CIRCUIT_KINDS}
         self.metrics.set_circuits_open(known)
 
     def apply(self, settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """A conversation of ten turns with several platform keys, at a vendor whose prompt cache is by key, as OpenAI's is.
 
-Source: OpenAI, "Prompt caching": caches are not shared between organizations; a prompt of 1,024 tokens or more is cached
-by its beginning.
+Source: OpenAI, "Prompt caching": caches are not shared between organizations; a prompt of 1,024 tokens or more is
+cached by its beginning.
 """
 
 import json
