@@ -76,17 +76,16 @@ def after_answer(
     return cooldown if until_s <= cooldown.until_s else Cooldown(until_s, status, times)
 
 
-def choose_index(cooldowns: Sequence[Cooldown], distances: Sequence[Distance], now_s: float) -> int:
+def choose_index(until_s: Sequence[float], distances: Sequence[Distance], now_s: float) -> int:
     """Return the index of the nearest key that does not rest; else of the key that is ready first.
 
-    There is at least one key. ``distances`` are those of ``affinity.distance``.
+    There is at least one key. ``until_s`` are the ends of their rests, and ``distances`` as of ``affinity.distance``.
     """
 
     def rank(index: int) -> tuple[float, Distance]:
-        cooldown = cooldowns[index]
-        return cooldown.until_s if cooldown.is_active(now_s) else -math.inf, distances[index]
+        return until_s[index] if until_s[index] > now_s else -math.inf, distances[index]
 
-    return min(range(len(cooldowns)), key=rank)
+    return min(range(len(until_s)), key=rank)
 
 
 def _bounded(retry_after_s: float) -> float:

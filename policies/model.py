@@ -26,7 +26,7 @@ Reset = Literal["never", "daily", "weekly", "monthly"]
 Auth = Literal[
     "bearer", "api-key", "x-api-key", "x-goog-api-key", "google_service_account", "aws_sigv4", "none"
 ]
-Order = Literal["sticky", "first", "cheapest"]
+Order = Literal["sticky", "first", "cheapest", "fastest"]
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -55,6 +55,8 @@ class Provider:
     | ``custom_family`` | the family of its models outside the catalog |
     | ``skipped_keys`` | places in the operator's list whose key is not set, or is the same as an earlier one |
     | ``service_tier`` | the one that a call with a platform key asks for where its client asks for none |
+    | ``request_quota_headers`` | of answers: how many requests remain, and when their quota begins again |
+    | ``token_quota_headers`` | the same for tokens |
     | ``unset_variables`` | environment variables in the operator's list that are not set |
     """
 
@@ -73,6 +75,13 @@ class Provider:
     unset_variables: tuple[str, ...] = ()
     service_tier: str | None = None
     platform_key_names: tuple[str, ...] = ()
+    request_quota_headers: tuple[tuple[str, str], ...] = ()
+    token_quota_headers: tuple[tuple[str, str], ...] = ()
+    quota_fields: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        pairs = (*self.request_quota_headers, *self.token_quota_headers)
+        object.__setattr__(self, "quota_fields", frozenset(name for pair in pairs for name in pair))
 
     @property
     def key_places(self) -> Mapping[SecretStr, int]:

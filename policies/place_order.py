@@ -5,6 +5,7 @@
 | ``sticky`` | the place of the call's conversation, by weight |
 | ``first`` | the one that models.toml has first |
 | ``cheapest`` | the one with the least estimated wholesale cost |
+| ``fastest`` | the one with the shortest time to the first byte, of late |
 
 Where places are equal, the conversation decides. A place of weight 0 comes after all others. Source: docs/routing.md.
 """
@@ -17,7 +18,7 @@ from policies.affinity import distance
 from policies.route import Route, Target
 
 type Measure = Callable[[Target], float]
-"""A function that returns by how much a target is worse than another, such as its cost."""
+"""A function that returns by how much a target is worse than others: its cost, or its time to the first byte."""
 
 
 def order_route(route: Route, affinity: bytes, measures: dict[str, Measure]) -> Route:

@@ -34,6 +34,11 @@ class Target:
         parts = secret.split(":") if self.model.provider.auth == "aws_sigv4" else ()
         return (secret, *parts) if secret else ()
 
+    @property
+    def has_alternative(self) -> bool:
+        """Whether the same model may be called at another place, or with another platform key."""
+        return self.model.has_siblings or (self.mode == "payg" and len(self.model.provider.platform_keys) > 1)
+
     @cached_property
     def kept(self) -> dict[Any, Any]:
         """Values that follow from this target alone, made once, by what they are made for. They may contain its secret.

@@ -24,6 +24,10 @@ def open_reader(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: d
     if not RETRY_FIELDS.isdisjoint(fields):
         attempt.retry_after = head.headers.get("retry-after")
         attempt.advice = parse_retry_advice(head.headers, now)
+    target = attempt.target
+    if target.has_alternative and not target.model.provider.quota_fields.isdisjoint(fields):
+        names = target.model.provider.quota_fields
+        attempt.quota = {name: value for name, value in head.headers.fields if name in names}
     context = _context(call, attempt)
     reader = _reader_of(call, attempt, head.status, context)
     if "content-encoding" in fields:

@@ -1,15 +1,23 @@
 """One attempt of a call: what is known of it from its hold to its end, and where and how it is sent. Pure."""
 
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
 from msgspec import Struct
 
 from addon.answers.reader import AnswerReader
 from addon.dialects.http_request import UpstreamRequest
 from addon.text.errors import ErrorAnswer
+from addon.text.quota_headers import MAX_REST_S, find_rest_s
 from addon.text.retry_after import NO_ADVICE, RetryAdvice
 from addon.upstream.origin import Origin
 from policies.route import Target
 from policies.sanitize import Sanitized
 from policies.spend import Hold
+
+NO_QUOTA: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class UpstreamAttempt(Struct):
@@ -24,8 +32,10 @@ class UpstreamAttempt(Struct):
     | ``streams`` | its answer is asked for as a stream, also where the client wants it whole |
     | ``trace_fields`` | the lines of the request's head that carry the client's trace |
     | ``is_sent`` | its request may have reached the provider |
+    | ``sent_s`` | when its request was first sent, by the clock of ``Exchange.started_s`` |
     | ``head_s`` | when the head of its answer came, by the clock of ``Exchange.started_s`` |
     | ``reader``, ``status``, ``retry_after``, ``advice`` | known once the head of its answer is there |
+    | ``quota`` | the headers of the answer that say what is left of the vendor's quota |
     | ``failure`` | how it failed, None where it did not |
     | ``lagged`` | this process was late, so the failure is not the provider's |
     """
@@ -40,13 +50,34 @@ class UpstreamAttempt(Struct):
     streams: bool = False
     trace_fields: bytes = b""
     is_sent: bool = False
+    sent_s: float | None = None
     head_s: float | None = None
     reader: AnswerReader | None = None
     status: int | None = None
     retry_after: str | None = None
     advice: RetryAdvice = NO_ADVICE
+    quota: Mapping[str, str] = NO_QUOTA
     failure: ErrorAnswer | None = None
     lagged: bool = False
+
+
+def find_quota_rest_s(attempt: UpstreamAttempt, now: datetime) -> float | None:
+    """Return for how long the vendor says that its quota is used up, in seconds; None where it does not say so.
+
+    Tokens are used up where the prompt of this attempt would not fit again. A 429 counts for a customer's own key, too;
+    a platform key rests then in any case.
+    """
+    rests: list[float | None] = (
+        [attempt.advice.after_s] if attempt.status == 429 and attempt.target.mode == "byok" else []
+    )
+    if attempt.quota:
+        provider, usage = attempt.target.model.provider, attempt.reader and attempt.reader.usage
+        least_tokens = (usage.prompt_tokens if usage else None) or 1
+        rests += [
+            find_rest_s(attempt.quota, provider.request_quota_headers, 1, now),
+            find_rest_s(attempt.quota, provider.token_quota_headers, least_tokens, now),
+        ]
+    return min(max((rest_s for rest_s in rests if rest_s is not None), default=0.0), MAX_REST_S) or None
 
 
 def origin_of(attempt: UpstreamAttempt, workspace: str) -> Origin:

@@ -116,7 +116,10 @@ async def _prepare(call: Call, stream: Stream, deps: Dependencies) -> UpstreamAt
         accept_request(call, chat)
         is_light = chat.body_bytes <= LIGHT_BODY_BYTES
         accept_route(
-            call, find_route(call) if is_light else await run_heavy_work(chat.body_bytes, find_route, call)
+            call,
+            find_route(call, deps.speeds)
+            if is_light
+            else await run_heavy_work(chat.body_bytes, find_route, call, deps.speeds),
         )
         return await reserve_first(call, deps)
     except Exception:

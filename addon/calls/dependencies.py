@@ -11,6 +11,7 @@ from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
 from addon.store.protocol import Store
 from addon.upstream.access_tokens import AccessTokens
+from addon.upstream.place_speeds import PlaceSpeeds
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 
@@ -27,6 +28,7 @@ class Dependencies:
     store: Store
     pool: Pool
     platform_keys: PlatformKeys
+    speeds: PlaceSpeeds
     access_tokens: AccessTokens
     in_flight: InFlightCalls
     unrelayed: UnrelayedAnswers

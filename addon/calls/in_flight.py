@@ -11,11 +11,12 @@ Each has one log line.
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from addon.calls.attempt import UpstreamAttempt
+from addon.calls.attempt import UpstreamAttempt, find_quota_rest_s
 from addon.calls.call_state import NO_CHAT, Call
 from addon.calls.credential_check import CredentialChecker
 from addon.calls.request_body import BodyBudget
@@ -35,6 +36,7 @@ from addon.telemetry.logs import (
 )
 from addon.telemetry.metrics import Metrics
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
+from addon.upstream.place_speeds import PlaceSpeeds
 from addon.upstream.platform_keys import PlatformKeys
 from policies.call_stages import MOVES, Stage, UnsentEnd
 from policies.circuit_breaker import circuit_of
@@ -55,10 +57,17 @@ class InFlightCalls:
     """The calls in flight of one process. A call that ends gives its bytes back to ``bodies``."""
 
     def __init__(
-        self, store: Store, platform_keys: PlatformKeys, metrics: Metrics, bodies: BodyBudget, clock: Clock
+        self,
+        store: Store,
+        platform_keys: PlatformKeys,
+        speeds: PlaceSpeeds,
+        metrics: Metrics,
+        bodies: BodyBudget,
+        clock: Clock,
     ) -> None:
         self.store = store
         self.platform_keys = platform_keys
+        self.speeds = speeds
         self.metrics = metrics
         self.credential_checker = CredentialChecker(metrics)
         self.calls: set[str] = set()
@@ -113,12 +122,26 @@ class InFlightCalls:
         self.platform_keys.record_answer(
             attempt.key_target, failure.status if failure else OK, attempt.retry_after
         )
+        if target.has_alternative:
+            self._note_place(call, attempt, failure)
         if failure is None and not self.store.known_circuits:
             return  # A success changes no circuit that has nothing to remember.
         if failure is None or (failure.code != INTERNAL_ERROR.code and not attempt.lagged):
             failed = failure is not None and call.has_failed(attempt, failure)
             circuit = circuit_of(target, call.exchange.workspace)
             self.spawn(self.store.record_attempt(circuit, failed=failed))
+
+    def _note_place(self, call: Call, attempt: UpstreamAttempt, failure: ErrorAnswer | None) -> None:
+        """Note how fast a place was, and whether its vendor says that its quota is used up."""
+        target, exchange = attempt.key_target, call.exchange
+        if failure is None or call.has_failed(attempt, failure):
+            first_byte_s = math.inf
+            if failure is None and call.first_byte_s is not None and attempt.sent_s is not None:
+                first_byte_s = call.first_byte_s - attempt.sent_s
+            self.speeds.note_attempt(target, stream=exchange.stream, first_byte_s=first_byte_s)
+        rest_s = find_quota_rest_s(attempt, self._clock.now())
+        if rest_s is not None:
+            self.platform_keys.note_quota(target, exchange.workspace.id, rest_s)
 
     async def settle(self, call: Call, status: int, error_code: str | None = None) -> None:
         """End a call that was dispatched. Do nothing for a call that was never dispatched, or has ended already.

@@ -48,6 +48,8 @@ class ProviderDeadline:
         """Start the provider's time: the request is sent now."""
         self._timer = timer
         self._sent_s = now_s = self._clock.monotonic_s()
+        if self._attempt.sent_s is None:
+            self._attempt.sent_s = now_s
         if self._call.first_sent_s is None:
             self._call.first_sent_s = now_s
         self._due_s = self._first_due_s()

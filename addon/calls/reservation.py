@@ -6,7 +6,7 @@ the first one is the answer.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -31,6 +31,7 @@ from policies.completion_cap import find_completion_cap
 from policies.exchange import Exchange
 from policies.fallback import find_refusal_after_failure
 from policies.refusal import Refusal
+from policies.route import Target
 from policies.spend import Denial, Hold, make_denial_refusal
 
 log = logging.getLogger("tollgate.reservation")
@@ -41,10 +42,10 @@ PlaceHold = Callable[[HoldRequest], Awaitable[Hold | Denial]]
 async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
     """Return the first attempt of a routed call, dispatched.
 
-    It passes over the first places of its route whose circuits are open. Raises Refusal, StoreUnavailable or
+    It passes over the first targets of its route that are out. Raises Refusal, StoreUnavailable or
     AccessTokenUnavailable.
     """
-    if deps.store.known_circuits and (attempt := await _pass_over_first(call, deps)):
+    if _may_be_out(deps) and (attempt := await _pass_over_first(call, deps)):
         return _dispatch(call, attempt)
     # A hold that was placed for another attempt, which could not be made ready, moves to the first.
     place: PlaceHold = deps.store.move_hold if call.exchange.next_hold else deps.store.hold
@@ -115,25 +116,31 @@ async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAt
     return await reserve_next(call, deps, no_access_token())
 
 
-async def _pass_over_first(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
-    """Return the attempt at the first place whose circuit lets it through, ready; None where that is the route's first.
+def _may_be_out(deps: Dependencies) -> bool:
+    return bool(deps.store.known_circuits) or deps.platform_keys.has_rests
 
-    An open circuit never refuses a call: where all are open, or the other attempt can't be made ready, the first is
-    made.
+
+def _is_out(call: Call, deps: Dependencies, target: Target) -> bool:
+    """Return whether another target should serve: the circuit is open, or the vendor is known to refuse the key."""
+    workspace = call.exchange.workspace
+    is_resting = deps.platform_keys.is_resting(target, workspace.id)
+    return is_resting or deps.store.is_circuit_open(circuit_of(target, workspace))
+
+
+async def _pass_over_first(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
+    """Return the attempt at the first target that is not out, ready; None where that is the route's first.
+
+    This never refuses a call: where all are out, or the other attempt can't be made ready, the first is made.
     """
     routed, route = call.exchange, call.exchange.route
-    circuits = [circuit_of(target, routed.workspace) for target in route.targets]
-    closed = next((at for at, one in enumerate(circuits) if not deps.store.is_circuit_open(one)), 0)
-    if not closed:
+    first_in = next((at for at, one in enumerate(route.targets) if not _is_out(call, deps, one)), 0)
+    if not first_in:
         return None
     await take_late_token(call, deps)
-    for at in range(closed):  # One of these may be due for a probe.
-        if await deps.store.circuit_allows(circuits[at], routed.id):
-            closed = at
-            break
-    if not closed:
+    first_in = await _find_probe(call, deps, route.targets[:first_in])
+    if not first_in:
         return None
-    call.exchange = routed.with_route(replace(route, targets=route.targets[closed:]))
+    call.exchange = routed.with_route(replace(route, targets=route.targets[first_in:]))
     try:
         made = await _reserve(call, deps, deps.store.hold)
     except (Refusal, AccessTokenUnavailable):
@@ -144,15 +151,26 @@ async def _pass_over_first(call: Call, deps: Dependencies) -> UpstreamAttempt | 
     return None
 
 
-def _pass_over_next(call: Call, deps: Dependencies) -> None:
-    """Pass over the next targets whose circuits are open, as long as one follows whose circuit is not."""
+async def _find_probe(call: Call, deps: Dependencies, passed_over: Sequence[Target]) -> int:
+    """Return the place in the route of the target that this call may probe; without one, that after all of these."""
     exchange = call.exchange
-    if not deps.store.known_circuits:
+    for at, target in enumerate(passed_over):
+        is_resting = deps.platform_keys.is_resting(target, exchange.workspace.id)
+        if not is_resting and await deps.store.circuit_allows(
+            circuit_of(target, exchange.workspace), exchange.id
+        ):
+            return at
+    return len(passed_over)
+
+
+def _pass_over_next(call: Call, deps: Dependencies) -> None:
+    """Pass over the next targets that are out, as long as one follows that is not."""
+    if not _may_be_out(deps):
         return
-    left = exchange.route.targets[exchange.position :]
-    is_open = [deps.store.is_circuit_open(circuit_of(target, exchange.workspace)) for target in left]
-    if False in is_open:
-        for _ in range(is_open.index(False)):
+    left = call.exchange.route.targets[call.exchange.position :]
+    is_out = [_is_out(call, deps, target) for target in left]
+    if False in is_out:
+        for _ in range(is_out.index(False)):
             call.exchange = call.exchange.skip_target()
 
 

@@ -17,6 +17,7 @@ from addon.dialects import DIALECTS
 from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
 from addon.text.tags import recordable_tags
+from addon.upstream.place_speeds import PlaceSpeeds
 from policies.completion_cap import find_completion_cap, find_window_cap
 from policies.exchange import Exchange
 from policies.field_change import FieldChange
@@ -47,10 +48,11 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
     )
 
 
-def find_route(call: Call) -> Route:
+def find_route(call: Call, speeds: PlaceSpeeds | None = None) -> Route:
     """Return the route of a call, its places in the order of this call.
 
-    Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``.
+    ``speeds`` are those of this process, for models whose order is ``fastest``. Raises Refusal ``bad_request``,
+    ``invalid_state`` or ``byok_required``.
     """
     chat, settings, key = call.chat, call.settings, call.exchange.key
     route = settings.routes.find(RequestFacts(chat.model, chat.fields), call.exchange.workspace)
@@ -60,6 +62,8 @@ def find_route(call: Call) -> Route:
     if not route.has_choice:
         return route
     measures: dict[str, Measure] = {"cheapest": partial(_estimate_wholesale_nanousd, call)}
+    if speeds:
+        measures["fastest"] = speeds.make_measure(stream=call.chat.stream)
     return order_route(route, call.find_affinity(), measures)
 
 

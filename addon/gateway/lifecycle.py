@@ -38,6 +38,7 @@ from addon.telemetry.metric_families import Gauges
 from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connector import SocketConnector
+from addon.upstream.place_speeds import PlaceSpeeds
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from addon.wire.connection import Connection
@@ -102,14 +103,16 @@ class Lifecycle:
 
     def _make_deps(self, settings: Settings, new_id: Callable[[], str]) -> Dependencies:
         bodies, clock, pool = BodyBudget(), SYSTEM_CLOCK, Pool(SocketConnector())
+        speeds = PlaceSpeeds(clock)
         return Dependencies(
             settings=settings,
             catalog=PublicCatalog(settings.models),
             store=self.store,
             pool=pool,
             platform_keys=self.platform_keys,
+            speeds=speeds,
             access_tokens=AccessTokens(pool),
-            in_flight=InFlightCalls(self.store, self.platform_keys, self.metrics, bodies, clock),
+            in_flight=InFlightCalls(self.store, self.platform_keys, speeds, self.metrics, bodies, clock),
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,
             clock=clock,
@@ -245,6 +248,7 @@ class Lifecycle:
         if self.sandbox:
             settings = settings.with_builtin_url(self.sandbox_url, self.sandbox.key)
         self.platform_keys.use_settings(settings)
+        self.deps.speeds.use_models(settings.models.values())
         self.providers = settings.providers
         self.metrics.set_broken_files([problem.file for problem in settings.problems])
         self.deps.settings, self.deps.catalog = settings, PublicCatalog(settings.models)

@@ -45,6 +45,26 @@ _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
 )
 """How each dialect sends a key, unless the provider's table says otherwise. Source: the vendors' API references."""
 
+type _Pairs = tuple[tuple[str, str], ...]
+
+_REQUEST_QUOTAS: Final[Mapping[str, _Pairs]] = MappingProxyType(
+    {
+        "openai": (("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),),
+        "anthropic": (("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),),
+    }
+)
+_TOKEN_QUOTAS: Final[Mapping[str, _Pairs]] = MappingProxyType(
+    {
+        "openai": (("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),),
+        "anthropic": (
+            ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
+            ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
+        ),
+    }
+)
+"""The headers of each dialect that say what is left of a quota, unless the provider's table says otherwise. Source: the
+vendors' pages on rate limits."""
+
 type _Placed[T] = dict[str, tuple[Path, T]]
 """Tables by name, each with the file that it is in."""
 
@@ -147,6 +167,8 @@ class CatalogBuilder:
             unset_variables=unset,
             service_tier=table.service_tier,
             platform_key_names=names,
+            request_quota_headers=_or_usual(table.request_quota_headers, _REQUEST_QUOTAS, table.dialect),
+            token_quota_headers=_or_usual(table.token_quota_headers, _TOKEN_QUOTAS, table.dialect),
         )
 
     def _read_platform_keys(
@@ -277,6 +299,10 @@ class CatalogBuilder:
 
     def _find_family(self, name: str, file: Path, *path: str | int) -> Family:
         return self.families[check_known(name, self.families, file, *path, "family")]
+
+
+def _or_usual(stated: _Pairs | None, usual: Mapping[str, _Pairs], dialect: str) -> _Pairs:
+    return usual.get(dialect, ()) if stated is None else stated
 
 
 def name_reference(reference: SecretReference) -> str:

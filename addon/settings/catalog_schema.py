@@ -51,6 +51,8 @@ from policies.prices import MAX_SEARCHES
 
 _DEFAULT = Estimator()
 
+type QuotaHeaders = Annotated[Listed[tuple[HeaderName, HeaderName]], Field(max_length=8)]
+"""The names of two headers each: what remains, and when it begins again."""
 type Weight = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 
 
@@ -68,6 +70,8 @@ class ProviderTable(Table):
     headers: dict[HeaderName, HeaderValue] = {}
     custom_family: str | None = None
     service_tier: AnyServiceTierName | None = None
+    request_quota_headers: QuotaHeaders | None = None
+    token_quota_headers: QuotaHeaders | None = None
     builtin: bool = False
 
     @property

@@ -49,6 +49,7 @@ OWN_MODULES: Final = frozenset(
             "model",
             "money",
             "place_order",
+            "place_speed",
             "places",
             "plausible_usage",
             "price_set",

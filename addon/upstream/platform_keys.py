@@ -16,6 +16,7 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
 from addon.telemetry.metrics import KeyState, Metrics
 from addon.text.retry_after import parse_retry_after
+from addon.upstream.place_rests import PlaceRests
 from policies.affinity import distance
 from policies.key_cooldown import READY, Cooldown, after_answer, choose_index
 from policies.model import Provider
@@ -54,6 +55,8 @@ class PlatformKeys:
         self._keys: dict[tuple[str, SecretStr], _Key] = {}
         self._of_provider: dict[str, tuple[tuple[SecretStr, ...], list[_Key]]] = {}
         """By provider: the keys as the settings have them, and as they are used here."""
+        self.rests = PlaceRests(clock)
+        """What vendors' own signals say, by place, of a platform key or of a workspace with its own key."""
         self._has_cooldowns = False
         """A key rests, or has not succeeded since it did."""
 
@@ -96,9 +99,34 @@ class PlatformKeys:
         else:
             affinity = find_affinity()
             distances = [distance(affinity, key.name.encode(), 1) for key in known]
-            now_s = self._clock.monotonic_s()
-            chosen = known[choose_index([key.cooldown for key in known], distances, now_s)]
+            now_s, place = self._clock.monotonic_s(), target.model.place
+            until_s = [max(key.cooldown.until_s, self.rests.until_s(place, key.secret)) for key in known]
+            chosen = known[choose_index(until_s, distances, now_s)]
         return target.with_platform_key(chosen.secret, places.get(chosen.secret, chosen.place))
+
+    @property
+    def has_rests(self) -> bool:
+        """Whether any key, or any place, may rest."""
+        return self._has_cooldowns or bool(self.rests)
+
+    def is_resting(self, target: Target, workspace: str) -> bool:
+        """Return whether the vendor is known to refuse ``target`` now, with each key that it could be called with."""
+        model, now_s = target.model, self._clock.monotonic_s()
+        if target.mode != "payg":
+            return self.rests.until_s(model.place, workspace) > now_s
+        keys = [
+            (secret, self._keys.get((model.provider.name, secret))) for secret in model.provider.platform_keys
+        ]
+        return bool(keys) and all(
+            (key is not None and key.cooldown.is_active(now_s))
+            or self.rests.until_s(model.place, secret) > now_s
+            for secret, key in keys
+        )
+
+    def note_quota(self, target: Target, workspace: str, rest_s: float) -> None:
+        """Note for how long the vendor's quota is used up for ``target``, as ``choose`` returned it."""
+        caller = workspace if target.mode != "payg" else target.secret
+        self.rests.note(target.model.place, caller, rest_s)
 
     def record_answer(self, target: Target, status: int, retry_after: str | None) -> None:
         """Record the answer to ``target``, as ``choose`` returned it: its status and its ``Retry-After``."""

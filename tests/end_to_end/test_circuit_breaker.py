@@ -123,7 +123,7 @@ def test_two_open_workspaces_without_a_success_open_the_circuit_for_all(
 
 @_scenario("stream")
 def test_streams_count_and_fall_back_like_whole_answers(scenario: Scenario) -> None:
-    scenario.failing["first"] = 429
+    scenario.failing["first"] = 503
     for answer in scenario.calls_that_open("safe", stream=True):
         assert answer.text.endswith("data: [DONE]\n\n")
     scenario.wait_until_open("first")

@@ -11,7 +11,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.money import credit, holds
-from rig.scripts import Received, Script, ordinary, whole
+from rig.scripts import Received, Script, completion, ordinary, whole
 from rig.upstream import Upstream
 
 type Ask = Callable[..., httpx.Response]
@@ -27,7 +27,7 @@ def place(provider: str, upstream_model_id: str, **changes: Any) -> dict[str, An
 def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
     base = upstreams["TESTER"].base_url
     two = [place("B", "b"), place("C", "c")]
-    keys = {name: new_key() for name in ("acme", "own", "poor", "long")}
+    keys = {name: new_key() for name in ("acme", "own", "poor", "long", "other")}
     byok = {"B": {"secret": "env:TEST_OWN_KEY", "routing": True}}
     made = start_gateway(
         providers={name: provider(base) for name in "ABCDE"},
@@ -44,12 +44,22 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
                 provider="D", upstream_model_id="d", order="first", deployments=[place("D", "d2")]
             ),
             "beside": model(provider="D", upstream_model_id="beside"),
+            **{
+                f"rests-{name}": model(
+                    provider=where,
+                    upstream_model_id=f"{name}-1",
+                    order="first",
+                    deployments=[place(where, f"{name}-2")],
+                )
+                for name, where in (("acme", "E"), ("own", "B"))
+            },
             "short": model(provider="A", upstream_model_id="short", context_window=100_000),
             "other": model(provider="E", upstream_model_id="e", context_window=200_000),
         },
         workspaces={
             "acme": workspace(("ci", keys["acme"], True), fallback_model="other"),
             "own": workspace(("ci", keys["own"], True), byok=byok, plan="standard"),
+            "other": workspace(("ci", keys["other"], True), byok=byok),
             "poor": workspace(("ci", keys["poor"], True), plan="standard"),
             "long": workspace(("ci", keys["long"], True), context_fallback_model="other"),
         },
@@ -189,3 +199,20 @@ def test_a_prompt_that_is_too_long_goes_to_the_model_for_long_prompts(
     assert sent(upstream) == ["short", "e"]
     upstream.behave(failing(500, "short"))
     assert ask("long", "short").status_code == 500
+
+
+@pytest.mark.parametrize("key", ["acme", "own"])
+def test_a_place_whose_quota_is_used_up_rests_until_its_reset(ask: Ask, upstream: Upstream, key: str) -> None:
+    used_up = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "10m0s")]
+
+    def answer(request: Received) -> Script:
+        is_first = request.json()["model"] == f"{key}-1"
+        return whole(completion("Hello!"), 200, used_up) if is_first else ordinary(request)
+
+    upstream.behave(answer)
+    assert [ask(key, f"rests-{key}").status_code for _ in range(3)] == [200] * 3
+    assert sent(upstream) == [f"{key}-1", f"{key}-2", f"{key}-2"]
+    # What the vendor said to one customer's own key is nothing to another's.
+    upstream.requests.clear()
+    assert ask("other", f"rests-{key}").status_code == 200
+    assert sent(upstream) == [f"{key}-1" if key == "own" else f"{key}-2"]

@@ -30,6 +30,7 @@ from addon.telemetry.metrics import Metrics
 from addon.text.http_heads import Headers, RequestHead, ResponseHead
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connector import SocketConnector
+from addon.upstream.place_speeds import PlaceSpeeds
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from policies.call_stages import Stage
@@ -51,6 +52,7 @@ def make_dependencies(settings: Settings, database: Path, clock: Clock = SYSTEM_
     """Return the services of one process, over the ledger ``database``."""
     store, metrics, bodies = SqliteStore(database, clock), Metrics("test"), BodyBudget()
     platform_keys, pool = PlatformKeys(metrics, clock), Pool(SocketConnector())
+    speeds = PlaceSpeeds(clock)
     platform_keys.use_settings(settings)
     return Dependencies(
         settings=settings,
@@ -58,8 +60,9 @@ def make_dependencies(settings: Settings, database: Path, clock: Clock = SYSTEM_
         store=store,
         pool=pool,
         platform_keys=platform_keys,
+        speeds=speeds,
         access_tokens=AccessTokens(pool, clock=clock),
-        in_flight=InFlightCalls(store, platform_keys, metrics, bodies, clock),
+        in_flight=InFlightCalls(store, platform_keys, speeds, metrics, bodies, clock),
         unrelayed=UnrelayedAnswers(),
         bodies=bodies,
         clock=clock,

@@ -27,6 +27,7 @@ from addon.telemetry.metrics import Metrics
 from addon.text.errors import refusal_error
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connector import SocketConnector
+from addon.upstream.place_speeds import PlaceSpeeds
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from addon.wire.connection import WireSettings
@@ -66,7 +67,7 @@ class SimulatedGateway:
 
     def _make_deps(self, settings: Settings) -> Dependencies:
         bodies, clock = BodyBudget(), self._world.clock
-        platform_keys = PlatformKeys(self.metrics, clock)
+        platform_keys, speeds = PlatformKeys(self.metrics, clock), PlaceSpeeds(clock)
         platform_keys.use_settings(settings)
         return Dependencies(
             settings=settings,
@@ -74,8 +75,9 @@ class SimulatedGateway:
             store=self._measured,
             pool=self.pool,
             platform_keys=platform_keys,
+            speeds=speeds,
             access_tokens=AccessTokens(self.pool, clock=clock),
-            in_flight=InFlightCalls(self._measured, platform_keys, self.metrics, bodies, clock),
+            in_flight=InFlightCalls(self._measured, platform_keys, speeds, self.metrics, bodies, clock),
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,
             clock=clock,
