@@ -35,6 +35,7 @@ OWN_MODULES: Final = frozenset(
         *(
             "field_change",
             "field_rules",
+            "fleet_files",
             "function_tools",
             "model_lacks",
             "key_claims",
@@ -70,6 +71,7 @@ OWN_MODULES: Final = frozenset(
             "schema_prompt",
             "settings_warnings",
             "spend",
+            "tags",
             "token_bucket",
             "trace_context",
             "usage",
