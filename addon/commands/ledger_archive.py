@@ -11,10 +11,12 @@ import click
 from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option
-from addon.commands.readers import require_file
 from addon.settings.settings import load_conf
-from addon.store.money.archives.archive_file import ArchiveRefused
+from addon.store.backends import find_archived_ledger
 from addon.store.money.archives.archive_run import archive_months
+from addon.store.money.archives.archived_ledger import ArchiveRefused
+from addon.store.money.audit.audit_spool import AuditSpool
+from addon.store.protocol import StoreUnavailable
 from policies.retention import parse_month
 
 
@@ -42,19 +44,19 @@ def archive(folder: Path, before: str, conf_file: Path) -> None:
     """
     with report_errors():
         conf = load_conf(conf_file)
-        path = require_file(
-            conf, "its months can't be moved into files yet; pg_dump --table='usage_2026_01' saves one"
-        )
         if not folder.is_dir():
             raise click.ClickException(f"{folder}: no such folder")
-        with report_archive_errors(path):
-            is_done = False
-            for step in archive_months(path, folder, before, CommandRecord(conf, "ledger archive"), now()):
+        ledger, record = find_archived_ledger(conf), CommandRecord(conf, "ledger archive")
+        name, is_done = ledger.place.name, False
+        with report_archive_errors(name):
+            for step in archive_months(
+                ledger, folder, before, record, AuditSpool(conf.paths.database), now()
+            ):
                 if step.text:
                     click.echo(step.text)
                     is_done = True
     if not is_done:
-        click.echo(f"There are no calls from before {before} in {path}.")
+        click.echo(f"There are no calls from before {before} in {name}.")
 
 
 def now() -> datetime:
@@ -63,13 +65,15 @@ def now() -> datetime:
 
 
 @contextmanager
-def report_archive_errors(ledger: Path) -> Iterator[None]:
-    """Turn an error of archiving into one line."""
+def report_archive_errors(ledger: str) -> Iterator[None]:
+    """Turn an error of archiving into one line, which names the ledger."""
     try:
         yield
     except ArchiveRefused as error:
         raise click.ClickException(str(error)) from None
     except BlockingIOError as error:
         raise click.ClickException(str(error)) from None
+    except StoreUnavailable as error:
+        raise click.ClickException(f"{error}; nothing is lost, run the command again") from None
     except sqlite3.Error as error:
         raise click.ClickException(f"{ledger}: {error}; nothing is lost, run the command again") from None

@@ -9,18 +9,12 @@ from addon.commands.errors import report_errors, unknown_workspace_error
 from addon.commands.ledger_archive import report_archive_errors
 from addon.commands.options import conf_option
 from addon.commands.output import pluralize
-from addon.commands.readers import require_file
 from addon.edits.recording import ChangeRecord
 from addon.settings.settings import load_conf
-from addon.store.money.archives.archive_run import archive_connection
-from addon.store.money.archives.forget import (
-    EMPTIED,
-    ForgettingArchive,
-    empty_calls,
-    find_calls,
-    find_copies,
-    require_finished,
-)
+from addon.store.backends import find_archived_ledger
+from addon.store.money.archives.forget import ForgettingArchive, find_calls, find_unread, require_finished
+from addon.store.money.archives.forgotten_rows import EMPTIED
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.names import find_recorded_workspaces
 
 
@@ -44,20 +38,18 @@ def forget(workspace: str, user: str, files: tuple[Path, ...], is_applied: bool,
     """
     with report_errors():
         conf = load_conf(conf_file)
-        path = require_file(
-            conf, "docs/retention.md has the statement that does it there until this command can"
-        )
-        if not path.exists():
-            raise click.ClickException(f"there is no ledger yet in {path}")
-        with report_archive_errors(path), archive_connection(path) as ledger:
-            known = find_recorded_workspaces(ledger)
-            if workspace not in known:
-                raise unknown_workspace_error(workspace, known)
-            require_finished(ledger)
-            archives = [ForgettingArchive(ledger, file) for file in dict.fromkeys(files)]
-            here = len(find_calls(ledger, workspace, user))
+        ledger = find_archived_ledger(conf)
+        place = ledger.place
+        if not place.exists():
+            raise click.ClickException(f"there is no ledger yet in {place.name}")
+        with report_archive_errors(place.name), ledger.alone():
+            archives = [ForgettingArchive(place, file) for file in dict.fromkeys(files)]
+            with place.read() as found:
+                _require_workspace(found, workspace)
+                require_finished(found)
+                here = find_calls(found, workspace, user)
             filed = {one: len(one.find_calls(workspace, user)) for one in archives}
-            counts = [f"{pluralize(here, 'call')} in {path}"]
+            counts = [f"{pluralize(len(here), 'call')} in {place.name}"]
             counts += [f"{pluralize(calls, 'call')} in {one.file}" for one, calls in filed.items()]
             if is_applied and (here or any(filed.values())):
                 change = f"Forget a user of the workspace {workspace}: {', '.join(counts)}"
@@ -65,11 +57,18 @@ def forget(workspace: str, user: str, files: tuple[Path, ...], is_applied: bool,
                     for one, calls in filed.items():
                         if calls:
                             one.empty(workspace, user)
-                    empty_calls(ledger, workspace, user)
-            copies = find_copies(ledger, path, list(files))
-    click.echo("\n".join([*counts, _describe(is_applied, here + sum(filed.values()))]))
-    if copies:
-        click.echo(f"not looked at, and may name the user: {', '.join(copies)}", err=True)
+                    ledger.empty_calls(here)
+            with place.read() as found:
+                unread = find_unread(found, files, ledger.find_copies())
+    click.echo("\n".join([*counts, _describe(is_applied, len(here) + sum(filed.values()))]))
+    if unread:
+        click.echo(f"not looked at, and may name the user: {', '.join(unread)}", err=True)
+
+
+def _require_workspace(ledger: Ledger, workspace: str) -> None:
+    known = find_recorded_workspaces(ledger)
+    if workspace not in known:
+        raise unknown_workspace_error(workspace, known)
 
 
 def _describe(is_applied: bool, calls: int) -> str:

@@ -4,6 +4,7 @@ The stores take long to import, so only a gateway that opens one imports it.
 """
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
@@ -19,6 +20,7 @@ from addon.store.money.ledger import LedgerPlace
 from addon.store.protocol import Store, StoreUnavailable
 
 if TYPE_CHECKING:
+    from addon.store.money.archives.archived_ledger import ArchivedLedger
     from addon.store.money.postgres.money import PostgresMoney
     from addon.store.money.sqlite.money import SqliteMoney
 
@@ -40,6 +42,24 @@ def find_ledger(conf: ProxyConf) -> LedgerPlace:
     from addon.store.money.postgres.ledger import PostgresPlace
 
     return PostgresPlace(find_ledger_url(conf.ledger.url, conf))
+
+
+def find_archived_ledger(conf: ProxyConf) -> "ArchivedLedger":
+    """Return the ledger, for its months to be archived. Raise ``StoreUnavailable`` as ``find_ledger`` does."""
+    url = find_ledger_url(conf.ledger.url, conf) if conf.ledger.url else None
+    return archived_ledger_at(conf.paths.database, url)
+
+
+def archived_ledger_at(database: Path, url: SecretStr | None) -> "ArchivedLedger":
+    """Return the same for the PostgreSQL at ``url``, without it for the file ``database``."""
+    if url is None:
+        from addon.store.money.archives.archived_sqlite import SqliteArchivedLedger
+
+        return SqliteArchivedLedger(database)
+    from addon.store.money.archives.archived_postgres import PostgresArchivedLedger
+    from addon.store.money.postgres.ledger import PostgresPlace
+
+    return PostgresArchivedLedger(PostgresPlace(url), database.name)
 
 
 def find_ledger_url(setting: SecretReference | SecretStr, conf: ProxyConf) -> SecretStr:

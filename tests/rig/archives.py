@@ -2,21 +2,23 @@
 
 import os
 import signal
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from addon.edits.recording import ChangeRecord, Recording
-from addon.store.money.archives.archive_removal import Step
 from addon.store.money.archives.archive_run import archive_months
+from addon.store.money.archives.archived_ledger import ArchivedLedger, Step
+from addon.store.money.archives.archived_sqlite import SqliteArchivedLedger
 from addon.store.money.audit.audit import AuditLine
 from addon.store.money.audit.audit_spool import AuditSpool
 from addon.store.money.engine import Step as EngineStep
+from addon.store.money.ledger import LedgerPlace
 from addon.store.money.reports.call_filter import Filter
-from addon.store.money.reports.report import find_totals, open_report
+from addon.store.money.reports.report import find_totals
+from addon.store.money.rows import USAGE
 from addon.store.money.settlements import credit, settle
 from addon.store.money.sqlite.engine import SQLITE, run
 from addon.store.money.sqlite.file import LedgerFile
@@ -74,22 +76,34 @@ def make_ledger(ledger: Path, calls: int = 45) -> None:
 
 def archive(ledger: Path, folder: Path, before: str = BEFORE, now: datetime = NOW) -> Iterator[Step]:
     """Archive as the command does."""
-    spool = AuditSpool(ledger)
+    yield from archive_in(SqliteArchivedLedger(ledger), ledger, folder, before, now)
+
+
+def archive_in(
+    archived: ArchivedLedger, path: Path, folder: Path, before: str = BEFORE, now: datetime = NOW
+) -> Iterator[Step]:
+    """Archive as the command does. The audit lines of this machine wait next to ``path``."""
+    spool = AuditSpool(path)
 
     def record(change: ChangeRecord) -> AbstractContextManager[Recording]:
         line = AuditLine("command", "", "", "ledger archive", "", None, change.text, "alice")
         return spool.record(line, change.evidence)
 
-    yield from archive_months(ledger, folder, before, record, now)
-    spool.drain(SqlitePlace(ledger), 1)
+    yield from archive_months(archived, folder, before, record, spool, now)
+    spool.drain(archived.place, 1)
 
 
 def archive_until_killed(ledger: Path, folder: Path, steps: int) -> bool:
     """Archive in a process that is killed after so many steps. Return whether it ended before."""
+    return is_killed_after(steps, lambda: archive(ledger, folder))
+
+
+def is_killed_after(steps: int, work: Callable[[], Iterable[Step]]) -> bool:
+    """Make steps in a process that is killed after so many. Return whether it ended before."""
     child = os.fork()
     if child == 0:
         try:
-            for number, _ in enumerate(archive(ledger, folder), 1):
+            for number, _ in enumerate(work(), 1):
                 if number == steps:
                     os.kill(os.getpid(), signal.SIGKILL)
             os._exit(0)
@@ -100,12 +114,12 @@ def archive_until_killed(ledger: Path, folder: Path, steps: int) -> bool:
     return not os.WIFSIGNALED(status)
 
 
-def read_sums(ledger: Path) -> dict[str, Any]:
+def read_sums(ledger: Path | LedgerPlace) -> dict[str, Any]:
     """Return all that must stay as it is: totals, counters, refusals and wallets. The ledger verifies."""
-    with open_report(ledger) as connection:
+    with _place_of(ledger).read() as connection:
         assert verify(connection) == []
         groups = ("workspace", "key", "model", "provider", "status", "day", "hour")
-        totals = {by: find_totals(connection, by, Filter(), None).rows for by in groups}
+        totals = {by: list(map(tuple, find_totals(connection, by, Filter(), None).rows)) for by in groups}
         counters = connection.execute("SELECT * FROM spend ORDER BY 1, 2").fetchall()
         return {
             **totals,
@@ -114,8 +128,12 @@ def read_sums(ledger: Path) -> dict[str, Any]:
         }
 
 
-def read_calls(file: Path) -> list[dict[str, Any]]:
+def read_calls(ledger: Path | LedgerPlace) -> list[dict[str, Any]]:
     """Return the calls of a ledger or an archive, by their ids."""
-    with open_report(file) as connection:
-        connection.row_factory = sqlite3.Row
-        return [dict(row) for row in connection.execute("SELECT * FROM usage ORDER BY id")]
+    sql = f"SELECT {', '.join(USAGE.columns)} FROM usage ORDER BY id"
+    with _place_of(ledger).read() as connection:
+        return [dict(zip(USAGE.columns, row, strict=True)) for row in connection.execute(sql)]
+
+
+def _place_of(ledger: Path | LedgerPlace) -> LedgerPlace:
+    return SqlitePlace(ledger) if isinstance(ledger, Path) else ledger

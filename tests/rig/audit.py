@@ -7,7 +7,8 @@ from pathlib import Path
 from addon.edits.recording import Evidence
 from addon.store.money.audit.audit import AuditLine, find_lines
 from addon.store.money.audit.audit_spool import AuditSpool
-from addon.store.money.reports.report import open_report
+from addon.store.money.ledger import LedgerPlace
+from addon.store.money.sqlite.place import SqlitePlace
 
 LINE = AuditLine("command", "", "", "keys set", "acme", "ci", "Change the key ci", "alice (sudo: bob)")
 
@@ -21,8 +22,9 @@ def die_during(spool: AuditSpool, evidence: Evidence) -> None:
     os.waitpid(child, 0)
 
 
-def read_actions(ledger: Path) -> list[tuple[str, str]]:
+def read_actions(ledger: Path | LedgerPlace) -> list[tuple[str, str]]:
     """Return the action and the outcome of each line, the oldest first."""
-    with open_report(ledger) as connection:
+    place = SqlitePlace(ledger) if isinstance(ledger, Path) else ledger
+    with place.read() as connection:
         lines = find_lines(connection, None, None, None, 100).records()
     return [(line["action"], line["outcome"]) for line in reversed(lines)]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from addon.store.money.archives.archive_file import hash_file
 from addon.store.money.archives.archives import find_archive, find_month_of_file, read_content
+from addon.store.money.ledger import Ledger
 
 
-def is_archive_of(archive: sqlite3.Connection, ledger: sqlite3.Connection) -> bool:
+def is_archive_of(archive: sqlite3.Connection, ledger: Ledger) -> bool:
     """Return whether a file is an archive of the ledger. Raises ``sqlite3.Error``."""
     if find_month_of_file(archive) is None:
         return False
@@ -16,7 +17,7 @@ def is_archive_of(archive: sqlite3.Connection, ledger: sqlite3.Connection) -> bo
     return bool(ids[0] == ids[1])
 
 
-def compare_with_record(archive: sqlite3.Connection, file: Path, ledger: sqlite3.Connection) -> Iterator[str]:
+def compare_with_record(archive: sqlite3.Connection, file: Path, ledger: Ledger) -> Iterator[str]:
     """Yield a line for each difference between an archive of the ledger and its record. Raises OSError too."""
     month = find_month_of_file(archive)
     assert month  # noqa: S101  (it is an archive)

@@ -1,23 +1,20 @@
-"""The removal of calls that a file has, in short steps beside calls. Source: docs/ledger.md, "Archives"."""
+"""The removal of calls that a file has from a ledger in SQLite, in short steps beside calls.
+
+Source: docs/ledger.md, "Archives".
+"""
 
 import json
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from addon.store.money.archives.archive_file import ArchiveRefused
+from addon.store.money.archives.archived_ledger import ArchiveRefused, Step
 from addon.store.money.engine import ENTRIES
 from addon.store.money.rows import CALL, USAGE
 from addon.store.money.sums.rollup_schema import AFTER_ALL
 from addon.store.money.sums.step_pace import StepPace
-
-
-class Step(NamedTuple):
-    """A step of archiving that was made, and what it did in one line. None: nothing that an operator needs to know."""
-
-    text: str | None = None
 
 
 def remove_calls(connection: sqlite3.Connection, file: Path, month: str) -> Iterator[Step]:

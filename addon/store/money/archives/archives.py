@@ -68,9 +68,9 @@ def find_archives(ledger: Ledger) -> list[Archive]:
     return [Archive._make((*row[:-1], json.loads(row[-1] or "{}"))) for row in rows]
 
 
-def find_archive(connection: sqlite3.Connection, month: str) -> Archive | None:
-    """Return the record of a month. Raises ``sqlite3.Error``."""
-    return next((one for one in find_archives(connection) if one.month == month), None)
+def find_archive(ledger: Ledger, month: str) -> Archive | None:
+    """Return the record of a month."""
+    return next((one for one in find_archives(ledger) if one.month == month), None)
 
 
 def find_recorded_months(connection: Ledger) -> list[str]:
@@ -87,7 +87,7 @@ def find_month_of_file(connection: sqlite3.Connection) -> str | None:
     return found[0]
 
 
-def read_content(connection: sqlite3.Connection, month: str) -> Content:
+def read_content(connection: Ledger, month: str) -> Content:
     """Return what a file of a month has, or what the calls of a month here would have in one."""
     within = (month, month + AFTER_ALL)
     sql = """
@@ -96,7 +96,7 @@ def read_content(connection: sqlite3.Connection, month: str) -> Content:
         FROM usage WHERE created_at >= ? AND created_at < ?
     """
     totals = connection.execute(sql, within).fetchone()
-    workspaces = connection.execute(_WORKSPACES, within).fetchall()
+    workspaces = list(map(tuple, connection.execute(_WORKSPACES, within)))
     charges, charged_nanousd = sum(row[2] for row in workspaces), sum(row[3] for row in workspaces)
     return Content._make((*totals, charges, charged_nanousd, digest_sums(connection, month), workspaces))
 
@@ -108,29 +108,27 @@ _WORKSPACES: Final = """
 """
 
 
-def digest_sums(
-    connection: Ledger, month: str, *, without_late: bool = False, schema: str = ""
-) -> dict[str, str]:
+def digest_sums(connection: Ledger, month: str, *, without_late: bool = False) -> dict[str, str]:
     """Return the digest of a month's sums in each table, ``without_late`` without the calls that came later.
 
     The digest is the SHA-256 of a JSON array for each hour or day in order: the groups in order, each with its names,
     its sums and its buckets.
     """
-    return {table.name: _digest(connection, table, month, without_late, schema) for table in TABLES}
+    return {table.name: _digest(connection, table, month, without_late) for table in TABLES}
 
 
-def _digest(connection: Ledger, table: RollupTable, month: str, without_late: bool, schema: str) -> str:
+def _digest(connection: Ledger, table: RollupTable, month: str, without_late: bool) -> str:
     late = sum_groups(connection, table, month, month + AFTER_ALL, LATE) if without_late else {}
     place = list(table.groups).index(table.period)
     kept = connection.execute(
-        f"SELECT DISTINCT {table.period} FROM {schema}{table.name}"  # noqa: S608
+        f"SELECT DISTINCT {table.period} FROM {table.name}"  # noqa: S608
         f" WHERE {table.period} >= ? AND {table.period} < ?",
         (month, month + AFTER_ALL),
     )
     found = sha256()
     for period in sorted({*(period for (period,) in kept), *(key[place] for key in late)}):
         removed = {key: group for key, group in late.items() if key[place] == period}
-        groups = read_groups(connection, table, period, schema)
+        groups = read_groups(connection, table, period)
         found.update(_encode(subtract(groups, removed) if removed else groups))
     return found.hexdigest()
 

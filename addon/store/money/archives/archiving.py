@@ -15,31 +15,24 @@ Source: docs/decisions/archived-sums-stay-verifiable.md.
 
 import json
 import os
-import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from addon.edits.recording import ChangeRecord, Record
 from addon.runtime.atomic_files import sync_path
-from addon.store.money.archives.archive_file import (
-    ArchiveRefused,
-    build_file,
-    hash_file,
-    open_archive,
-)
-from addon.store.money.archives.archive_removal import Step, remove_calls
+from addon.store.money.archives.archive_file import build_file, hash_file, open_archive
+from addon.store.money.archives.archived_ledger import ArchivedLedger, ArchiveRefused, Step
 from addon.store.money.archives.archives import Archive, Content, find_archive, read_content
-from addon.store.money.sqlite.copies import partial_name, private_file
+from addon.store.money.ledger import Ledger
+from addon.store.money.sqlite.copies import open_read_only, partial_name, private_file
 from addon.store.money.sums.rollup_schema import AFTER_ALL
-from addon.store.money.sums.rollups import read_progress
 from policies.money import format_nanousd
 from policies.retention import add_months, archive_name, month_of
 from policies.utc_time import format_utc
 
-_LATER: Final = "SELECT 1 FROM usage WHERE created_at >= max(?, ?) AND created_at < ? || '~'"
 _HELD: Final = "SELECT 1 FROM holds WHERE created_at >= ? AND created_at < ?"
 _LATE: Final = """
     SELECT 1 FROM usage WHERE created_at >= ? AND created_at < ? AND id IN (SELECT id FROM late_calls)
@@ -47,31 +40,27 @@ _LATE: Final = """
 
 
 class MonthArchiver:
-    """The archiver of one ledger into a folder, on a connection of its own.
+    """The archiver of one ledger into a folder. ``record`` writes the lines of the audit log.
 
-    ``connection`` was opened with ``uri=True`` on the ledger ``path``. ``record`` writes the lines of the audit log.
-    Raises ``ArchiveRefused``, OSError and ``sqlite3.Error``.
+    Raises ``ArchiveRefused``, ``StoreUnavailable``, OSError and ``sqlite3.Error``.
     """
 
-    def __init__(
-        self, connection: sqlite3.Connection, path: Path, folder: Path, record: Record, now: datetime
-    ) -> None:
-        self._connection = connection
-        self._path = path
+    def __init__(self, ledger: ArchivedLedger, folder: Path, record: Record, now: datetime) -> None:
+        self._ledger = ledger
+        self._place = ledger.place
         self._folder = folder
         self._record = record
         self._now = now
-        (self._ledger_id,) = connection.execute("SELECT id FROM ledger").fetchone()
 
     def run(self, before: str) -> Iterator[Step]:
         """Archive each month before ``before`` that has calls here, the earliest first."""
-        for month in find_months(self._connection, before):
+        with self._place.read() as ledger:
+            months = find_months(ledger, before)
+        for month in months:
             yield from self.archive(month)
 
     def archive(self, month: str) -> Iterator[Step]:
         """Archive one month: make its file, or complete the one that is there, and remove the calls here."""
-        # What is noted must be on the disk before the next step is made.
-        self._connection.execute("PRAGMA synchronous = FULL")
         archive = self._open_month(month)
         yield Step()
         file = self._find_file(archive)
@@ -85,7 +74,7 @@ class MonthArchiver:
             )
         if archive.file_sha256 is None or self._has_late_calls(month):
             yield from self._write_file(archive, file)
-        yield from remove_calls(self._connection, file, month)
+        yield from self._ledger.remove_calls(file, month)
         archive = self._read(month)
         yield Step(
             f"{month}: {archive.calls} calls, {format_nanousd(archive.retail_nanousd or 0)} USD, in {file}"
@@ -93,29 +82,28 @@ class MonthArchiver:
 
     def _open_month(self, month: str) -> Archive:
         """Note that calls of the month are late from now on. Its sums must be built, and no call in flight."""
-        with self._connection as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            progress = read_progress(connection)
-            if (
-                progress.built_from
-                or connection.execute(_LATER, (progress.days_until, month, month)).fetchone()
-            ):
-                raise ArchiveRefused(f"the sums of {month} are not built yet; try again in a while")
-            if connection.execute(_HELD, (month, month + AFTER_ALL)).fetchone():
+        with self._place.write() as ledger:
+            self._ledger.wait_for_writers(ledger, month)
+            if ledger.execute(_HELD, (month, month + AFTER_ALL)).fetchone():
                 raise ArchiveRefused(
                     f"a call of {month} has not ended; a gateway that serves on this ledger ends those of dead ones"
                 )
             # No call of the month is later, so the sums cover all of it.
-            connection.execute(
+            ledger.execute(
                 "UPDATE rollup_progress SET days_until = ? WHERE days_until < ?", (month + AFTER_ALL,) * 2
             )
-            file = str((self._folder / archive_name(self._path.name, month)).absolute())
-            connection.execute("INSERT OR IGNORE INTO archives (month, file) VALUES (?, ?)", (month, file))
+            file = str(self._name_file(month).absolute())
+            ledger.execute(
+                "INSERT INTO archives (month, file) VALUES (?, ?) ON CONFLICT DO NOTHING", (month, file)
+            )
         return self._read(month)
+
+    def _name_file(self, month: str) -> Path:
+        return self._folder / archive_name(self._ledger.file_name, month)
 
     def _find_file(self, archive: Archive) -> Path:
         """Return the file of a month in the folder. One that is elsewhere is completed where it is."""
-        file = self._folder / archive_name(self._path.name, archive.month)
+        file = self._name_file(archive.month)
         if archive.file_sha256 is not None and not file.exists() and Path(archive.file).exists():
             return Path(archive.file)
         return file
@@ -125,15 +113,17 @@ class MonthArchiver:
         digest = hash_file(file)
         if digest == archive.file_sha256:
             return
-        with open_archive(file, self._ledger_id, archive.month) as opened:
-            content = read_content(opened, archive.month)
+        with self._place.read() as ledger:
+            (ledger_id,) = ledger.execute("SELECT id FROM ledger").fetchone()
+            with open_archive(file, ledger_id, archive.month) as opened:
+                content = read_content(opened, archive.month)
+            is_same = archive.file_sha256 is None and content == read_content(ledger, archive.month)
         if digest != archive.next_sha256:
-            here = read_content(self._connection, archive.month)
-            if archive.file_sha256 is not None or content != here:
+            if not is_same:
                 raise ArchiveRefused(
                     f"{file} exists, and has not the calls of {archive.month} that are here; move it away"
                 )
-            self._note_digest(archive.month, digest)
+            self._note_digest(archive, digest)
             yield Step()
         with self._record(_describe(archive.month, file, content, digest)):
             self._record_file(archive.month, file, content, digest)
@@ -143,10 +133,11 @@ class MonthArchiver:
         """Write the file anew, with all calls that are here, and record it."""
         base = file if archive.file_sha256 is not None else None
         with private_file(file) as partial:
-            content = build_file(self._path, base, partial, archive.month)
+            with self._place.read() as ledger:
+                content = build_file(ledger, base, partial, archive.month)
             digest = hash_file(partial)
             yield Step()
-            self._note_digest(archive.month, digest)
+            self._note_digest(archive, digest)
             yield Step()
             with self._record(_describe(archive.month, file, content, digest)):
                 _put(partial, file, replaces=base is not None)
@@ -154,54 +145,62 @@ class MonthArchiver:
                 self._record_file(archive.month, file, content, digest)
         yield Step()
 
-    def _note_digest(self, month: str, digest: str) -> None:
-        self._connection.execute("UPDATE archives SET next_sha256 = ? WHERE month = ?", (digest, month))
+    def _note_digest(self, archive: Archive, digest: str) -> None:
+        """Note the digest of the file that comes next, unless another process has recorded one meanwhile."""
+        sql = "UPDATE archives SET next_sha256 = ? WHERE month = ? AND file_sha256 IS NOT DISTINCT FROM ?"
+        with self._place.write() as ledger:
+            _change_one(ledger, sql, (digest, archive.month, archive.file_sha256))
 
     def _record_file(self, month: str, file: Path, content: Content, digest: str) -> None:
         """Count the month from its file from now on, in one transaction."""
-        self._connection.execute("ATTACH ? AS archive", (f"{file.absolute().as_uri()}?mode=ro",))
-        try:
-            with self._connection as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                values = (
-                    str(file.absolute()),
-                    digest,
-                    format_utc(self._now),
-                    *content[:6],
-                    json.dumps(content.sums),
-                )
-                connection.execute(_RECORD, (*values, month))
-                connection.execute("DELETE FROM archived_workspaces WHERE month = ?", (month,))
-                connection.executemany(
-                    "INSERT INTO archived_workspaces VALUES (?, ?, ?, ?, ?)",
-                    [(workspace, month, *totals) for workspace, *totals in content.workspaces],
-                )
-                connection.execute("DELETE FROM late_calls WHERE id IN (SELECT id FROM archive.usage)")
-        finally:
-            self._connection.execute("DETACH archive")
+        values = (str(file.absolute()), digest, format_utc(self._now), *content[:6], json.dumps(content.sums))
+        with self._place.write() as ledger:
+            _change_one(ledger, _RECORD, (*values, month, digest))
+            ledger.execute("DELETE FROM archived_workspaces WHERE month = ?", (month,))
+            for workspace, *totals in content.workspaces:
+                sql = "INSERT INTO archived_workspaces VALUES (?, ?, ?, ?, ?)"
+                ledger.execute(sql, (workspace, month, *totals))
+            late = [call_id for (call_id,) in ledger.execute("SELECT id FROM late_calls")]
+            filed = json.dumps(_find_filed(file, late))
+            ledger.execute("DELETE FROM late_calls WHERE id IN (SELECT value FROM json_each(?))", (filed,))
 
     def _has_late_calls(self, month: str) -> bool:
-        return self._connection.execute(_LATE, (month, month + AFTER_ALL)).fetchone() is not None
+        with self._place.read() as ledger:
+            return ledger.execute(_LATE, (month, month + AFTER_ALL)).fetchone() is not None
 
     def _read(self, month: str) -> Archive:
-        found = find_archive(self._connection, month)
+        with self._place.read() as ledger:
+            found = find_archive(ledger, month)
         assert found  # noqa: S101  (a record is never removed)
         return found
+
+
+def _change_one(ledger: Ledger, sql: str, values: tuple[object, ...]) -> None:
+    """Change the record of a month. Refuse where it is not as this process has left it."""
+    if ledger.execute(sql, values).rowcount != 1:
+        raise ArchiveRefused("another process has archived this month meanwhile: run it again")
+
+
+def _find_filed(file: Path, ids: list[str]) -> list[str]:
+    """Return those of these calls that a file has."""
+    sql = "SELECT id FROM usage WHERE id IN (SELECT value FROM json_each(?))"
+    with closing(open_read_only(file)) as filed:
+        return [call_id for (call_id,) in filed.execute(sql, (json.dumps(ids),))]
 
 
 _RECORD: Final = """
     UPDATE archives SET next_sha256 = NULL, file = ?, file_sha256 = ?, archived_at = ?, calls = ?,
         wholesale_nanousd = ?, retail_nanousd = ?, reported_nanousd = ?, charges = ?, charged_nanousd = ?,
         sums_sha256 = ?
-    WHERE month = ?
+    WHERE month = ? AND next_sha256 = ?
 """
 
 
-def find_months(connection: sqlite3.Connection, before: str) -> list[str]:
+def find_months(ledger: Ledger, before: str) -> list[str]:
     """Return the months before ``before`` that have calls here, the earliest first. Each is one step in an index."""
     months, since = list[str](), ""
     while True:
-        (moment,) = connection.execute(
+        (moment,) = ledger.execute(
             "SELECT min(created_at) FROM usage WHERE created_at >= ? AND created_at < ?", (since, before)
         ).fetchone()
         if moment is None:

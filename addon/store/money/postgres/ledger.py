@@ -6,7 +6,7 @@ Calls have a connection of their own, ``Transactions``. Nothing is prepared, and
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from threading import Event, Thread
@@ -169,6 +169,11 @@ class PostgresPlace:
             _bound(connection, timeout_s)
             yield PostgresLedger(connection)
             connection.execute("COMMIT")
+
+    def vacuum(self, tables: Iterable[str]) -> None:
+        """Free the room of rows that were changed or deleted, beside calls. Raises ``StoreUnavailable``."""
+        with self._connected() as connection:
+            PostgresLedger(connection).execute(f"VACUUM {', '.join(tables)}")
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:

@@ -198,5 +198,10 @@ def partition(month: str) -> str:
     return f"SELECT make_partition('{first:%Y-%m}', '{_next(first):%Y-%m}')"
 
 
+def partition_name(month: str) -> str:
+    """Return the table of the calls of a month ("2026-11")."""
+    return f"usage_{date.fromisoformat(f'{month}-01'):%Y_%m}"
+
+
 def _next(first: date) -> date:
     return (first + timedelta(days=31)).replace(day=1)

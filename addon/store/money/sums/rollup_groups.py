@@ -16,13 +16,13 @@ LATE: Final = f"{WITHIN} AND call.id IN (SELECT id FROM late_calls)"  # noqa: S6
 """Conditions for the calls to add up, with the moments from which on and before which."""
 
 
-def read_groups(ledger: Ledger, table: RollupTable, period: str, schema: str = "") -> Groups:
-    """Return the groups of a period as the table has them. ``schema`` is that of an attached file, with a dot."""
+def read_groups(ledger: Ledger, table: RollupTable, period: str) -> Groups:
+    """Return the groups of a period as the table has them."""
     # Of one row, this is its distribution as JSON in every engine.
     buckets = [f"group_concat({name})" for name in table.buckets]
     plain = ", ".join([*table.groups, *table.sums])
     rows = ledger.execute(
-        f"SELECT {', '.join([plain, *buckets])} FROM {schema}{table.name}"  # noqa: S608
+        f"SELECT {', '.join([plain, *buckets])} FROM {table.name}"  # noqa: S608
         f" WHERE {table.period} = ? GROUP BY {plain}",
         (period,),
     )

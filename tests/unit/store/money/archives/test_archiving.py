@@ -27,8 +27,9 @@ from rig.audit import read_actions
 from rig.large import large, sized
 from rig.ledger import second_connection
 
-from addon.store.money.archives.archive_file import ArchiveRefused, hash_file
-from addon.store.money.archives.archive_run import archive_connection
+from addon.store.money.archives.archive_file import hash_file
+from addon.store.money.archives.archived_ledger import ArchiveRefused
+from addon.store.money.archives.archived_sqlite import SqliteArchivedLedger
 from addon.store.money.archives.archives import find_archives, read_content
 from addon.store.money.reports.report import find_entries, open_report
 from addon.store.money.sqlite.recount import recount
@@ -236,7 +237,10 @@ def test_a_month_that_ended_less_than_a_day_ago_is_refused(ledger: Path) -> None
 
 
 def test_only_one_process_archives_a_ledger(ledger: Path) -> None:
-    with archive_connection(ledger), pytest.raises(ArchiveRefused, match="another process archives"):
+    with (
+        SqliteArchivedLedger(ledger).alone(),
+        pytest.raises(ArchiveRefused, match="another process archives"),
+    ):
         run(ledger)
 
 
