@@ -29,6 +29,7 @@ AlertType = Literal[
     "reload.failed",
     "fleet.files_differ",
     "fleet.files_agree",
+    "ledger.not_archived",
     "test",
 ]
 

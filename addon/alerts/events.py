@@ -202,6 +202,13 @@ def files_agree(machine: str, reported: Reported, *, is_gone: bool, now: datetim
     return Event(event_id("files", machine, reported.since, "end"), "fleet.files_agree", now, text, fields)
 
 
+def not_archived(reason: str, now: datetime) -> Event:
+    """Return the event of months that are older than they are kept, and can't be archived. Once a day for a reason."""
+    text = f"Months that are older than keep_months stay in the ledger: {reason}"
+    named = event_id("archive", reason, now.date().isoformat())
+    return Event(named, "ledger.not_archived", now, text, {"reason": reason})
+
+
 def tested(now: datetime) -> Event:
     """Return the event of ``tollgate alerts test``."""
     return Event(event_id("test", now), "test", now, "This is a test of the alerts of Tollgate.", {})

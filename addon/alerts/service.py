@@ -88,6 +88,10 @@ class Alerts:
         await self.sender.close()
         await self._ledger.close()
 
+    async def add(self, event: Event) -> None:
+        """Send an event that was found elsewhere, once for each id. Raises ``StoreUnavailable``."""
+        await self._save(FoundEvents([event]))
+
     async def _keep_looking(self) -> None:
         while True:
             try:
@@ -158,7 +162,8 @@ class Alerts:
         alerts = [event.pack(self._gateway) for event in found.events]
         is_sent = self._settings().alert_target is not None
         new, dropped = await self._ledger.write(enqueue, alerts, found.marks, is_sent=is_sent)
-        self._detector.note_written(found.marks)
+        if found.marks:
+            self._detector.note_written(found.marks)
         self._announce(new)
         self.sender.note_dropped(dropped, "too many alerts wait")
         if new:

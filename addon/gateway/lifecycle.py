@@ -19,6 +19,7 @@ from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.fleet.service import make_follower
+from addon.gateway.archive_keeper import ArchiveKeeper
 from addon.gateway.in_use import Process, find_left, read_in_use
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.runtime.listening import bind
@@ -100,6 +101,8 @@ class Lifecycle:
             self._find_faults,
             patience_s=FLEET_PATIENCE_S if settings.conf.ledger.url else 0,
         )
+        keeps_all = settings.conf.ledger.keep_months == 0
+        self.archives = None if keeps_all else ArchiveKeeper(settings.conf, self.alerts)
 
     def _make_deps(self, settings: Settings, new_id: Callable[[], str]) -> Dependencies:
         bodies, clock, pool = BodyBudget(), SYSTEM_CLOCK, Pool(SocketConnector())
@@ -136,6 +139,8 @@ class Lifecycle:
             self.rollups.start()
         self.audit.start()
         self.alerts.start()
+        if self.archives:
+            self.archives.start()
         if self.watcher:
             self.watcher.start()
         if self.follower:
@@ -175,6 +180,8 @@ class Lifecycle:
         await self.deps.in_flight.close()
         if self.upkeep:
             self.upkeep.cancel()
+        if self.archives:
+            await self.archives.stop()
         await self.alerts.stop()
         await self.audit.stop()
         if self.rollups:

@@ -72,6 +72,7 @@ class Paths(Table):
     catalog_overlay: OptionalPath = None
     workspaces: AbsolutePath = Path("policies/workspaces")
     database: AbsolutePath = Path("var/tollgate.db")
+    archives: OptionalPath = None
 
     @model_validator(mode="before")
     @classmethod
@@ -106,9 +107,13 @@ class State(Table):
 
 
 class Ledger(Table):
-    """``[ledger]``: where money is kept. Empty: in the SQLite file ``[paths] database``."""
+    """``[ledger]``: where money is kept, and for how many months. Empty: in the SQLite file ``[paths] database``.
+
+    ``keep_months`` 0: for ever.
+    """
 
     url: LedgerUrl = ""
+    keep_months: Annotated[int, Field(ge=0, le=1200)] = 0
 
 
 class Limits(Table):
@@ -207,6 +212,14 @@ class ProxyConf(Table):
             # Two machines would each give the whole rate, and nothing would say so.
             raise table_error(
                 'needs [state] backend = "redis": machines that share a ledger share rates', "ledger", "url"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_archives(self) -> Self:
+        if self.ledger.keep_months and self.paths.archives is None:
+            raise table_error(
+                "needs [paths] archives, a folder: older calls go into files there", "ledger", "keep_months"
             )
         return self
 

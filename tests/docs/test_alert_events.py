@@ -56,6 +56,7 @@ MADE: dict[AlertType, list[Event]] = {
     "fleet.files_agree": [
         events.files_agree("gw-2:/srv", Reported("2026-11-22T11:59:00.000+00:00", []), is_gone=False, now=NOW)
     ],
+    "ledger.not_archived": [events.not_archived("/archive: no such folder", NOW)],
     "test": [events.tested(NOW)],
 }
 

@@ -73,7 +73,7 @@ def shown_default(section: str, key: str, field: FieldInfo) -> str:
     """Return the default of a field in the notation of the document."""
     if field.is_required() or (section, key) in REQUIRED_BY_RULE:
         return "required"
-    if key in {"tls_certificate", "catalog_overlay"}:
+    if key in {"tls_certificate", "catalog_overlay", "archives"}:
         return '`""`'
     value: Any = field.default
     if value is None:

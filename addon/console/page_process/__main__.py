@@ -6,10 +6,8 @@ needs no more pages, and so the process ends at once: it only reads.
 
 import logging
 import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from threading import Event, Lock
 from typing import BinaryIO, Final
 
@@ -25,20 +23,11 @@ from addon.console.page_process.messages import (
     Question,
     pack,
 )
-from addon.runtime.process_options import set_process_option
+from addon.runtime.process_options import end_with_parent, give_way
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings
 from addon.settings.snapshot import Snapshot, SnapshotBuilder
 from addon.telemetry.logs import configure_logging
-
-NICENESS: Final = 5
-"""How much calls go before pages where both wait for a processor."""
-
-FIRST_TO_END: Final = 1000
-"""Without memory, the kernel ends this process before all others. Source: proc_pid_oom_score_adj(5)."""
-
-_END_WITH_PARENT: Final = 1
-"""PR_SET_PDEATHSIG: get a signal when the parent ends."""
 
 THREADS: Final = 2
 """How many pages are made at the same time: a slow one does not delay all others."""
@@ -103,7 +92,7 @@ class PageWorker:
 def main() -> None:
     """Make pages until the input ends."""
     # A policy that keeps the interpreter's lock would keep this process from seeing the end of its input.
-    set_process_option(_END_WITH_PARENT, signal.SIGKILL)
+    end_with_parent()
     give_way()
     # A policy of an operator, or a program that it runs, may read and print: messages and answers are not for it.
     messages, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -114,14 +103,6 @@ def main() -> None:
     PageWorker(answers).follow(messages)
     logging.shutdown()
     os._exit(0)  # Threads may be busy.
-
-
-def give_way() -> None:
-    """Let calls go first where they and pages wait for a processor, or need more memory than there is."""
-    with suppress(OSError):
-        os.nice(NICENESS)
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(f"{FIRST_TO_END}", encoding="ascii")
 
 
 if __name__ == "__main__":
