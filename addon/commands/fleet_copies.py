@@ -4,7 +4,6 @@ import asyncio
 
 import click
 
-from addon.console.display import duration
 from addon.fleet.copies import Copies, refresh
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.settings.conf_schema import ProxyConf
@@ -44,6 +43,9 @@ def _describe_age(copies: Copies) -> str:
             "the workspace files are in the ledger, which can't be read, and this machine has no copies yet"
         )
     age_s = copies.find_age_s()
+    # Imported here: workers are forked from a process that imports the command of a start, and have no console.
+    from addon.console.display import duration
+
     age = "of unknown age" if age_s is None else f"of {duration(age_s * 1000)} ago"
     return f"the ledger can't be read, so the last copies of workspace files count, {age}"
 
