@@ -7,12 +7,14 @@ idle one does not wait. A transaction is one or two round trips: the statements 
 |---|---|
 | a row that PostgreSQL refuses | the group is undone and halved, until the row stands alone and gets the error |
 | a deadlock, or the connection before the commit was sent | the group is done again, while its time lasts |
-| the connection later, or the server, or the time is over | all get ``StoreUnavailable``. They may be committed |
+| the time of one is over | it gets ``StoreUnavailable``, and the others go on. It may be committed |
+| the connection later, or the server, or the time of all | all get ``StoreUnavailable``. They may be committed |
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -32,6 +34,7 @@ MAX_GROUP: Final = 64
 """The most things that one transaction does."""
 MAX_WAITING: Final = 10_000
 """The most things that wait for a transaction."""
+_TOO_LATE: Final = "PostgreSQL: it does not answer in time"
 MAX_TRIES: Final = 5
 """How often a group is begun that could not be committed."""
 
@@ -111,7 +114,7 @@ class Transactions:
             if one.answer.done():
                 continue
             if one.deadline_s <= now_s:
-                _fail(one, StoreAway("PostgreSQL: it does not answer in time"))
+                _fail(one, StoreAway(_TOO_LATE))
             elif len(group) < MAX_GROUP and one.key not in group:
                 group[one.key] = one
             else:
@@ -120,7 +123,10 @@ class Transactions:
         return list(group.values())
 
     async def _do_all(self, group: Sequence[Asked]) -> None:
-        """Do a group in one transaction, or its halves where a row is refused."""
+        """Do a group in one transaction, or its halves where a row is refused. What has failed is left out."""
+        group = [one for one in group if not one.answer.done()]
+        if not group:
+            return
         try:
             answers = await self._do_in_time(group)
         except Exception as error:  # noqa: BLE001  (it is passed on)
@@ -138,10 +144,12 @@ class Transactions:
 
     async def _do_in_time(self, group: Sequence[Asked]) -> list[Any]:
         """Do a group in one transaction that is committed or undone, and begin it again where that is safe."""
-        left_s = min(one.deadline_s for one in group) - self._clock.monotonic_s()
-        work = Group(group)
+        now_s = self._clock.monotonic_s()
+        times = [one.deadline_s - now_s for one in group]
+        # Nobody who has time left is refused for one that has waited longer, and no others wait for one with more.
+        work, left_s = Group(group), max(min(times), min(max(times), TIMEOUT_S))
         try:
-            async with asyncio.timeout(left_s):
+            async with asyncio.timeout(left_s), self._each_in_time(group):
                 for tries_left in reversed(range(MAX_TRIES)):
                     connection = await self._connect()
                     try:
@@ -157,6 +165,17 @@ class Transactions:
             await self._leave(error)
             raise
         raise AssertionError("the last try returns or raises")
+
+    @asynccontextmanager
+    async def _each_in_time(self, group: Sequence[Asked]) -> AsyncIterator[None]:
+        """Let each thing fail when its own time is over: those of a group have not waited equally long for it."""
+        loop, now_s = asyncio.get_running_loop(), self._clock.monotonic_s()
+        timers = [loop.call_later(one.deadline_s - now_s, _fail, one, StoreAway(_TOO_LATE)) for one in group]
+        try:
+            yield
+        finally:
+            for timer in timers:
+                timer.cancel()
 
     async def _leave(self, error: Exception) -> None:
         """Undo the transaction that failed, over a connection that can be used again."""

@@ -109,6 +109,23 @@ async def test_the_server_ends_a_statement_that_takes_too_long(transactions: Tra
     assert await transactions.do(_insert, 1, 1) == 1
 
 
+async def test_what_has_waited_too_long_fails_and_the_others_of_its_group_are_done(
+    transactions: Transactions, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url) as other:
+        other.execute("LOCK TABLE numbers")
+        late, early = (
+            asyncio.ensure_future(transactions.do(_insert, number, number, timeout_s=timeout_s))
+            for number, timeout_s in ((1, 0.05), (2, 30.0))
+        )
+        with pytest.raises(StoreUnavailable, match="does not answer in time"):
+            await late
+        assert not early.done()
+        other.rollback()
+        assert await early == 2
+    assert _numbers(postgres_url) == [1, 2]
+
+
 async def test_a_connection_that_was_lost_while_nothing_was_asked_is_made_again(
     transactions: Transactions, postgres_url: str, postgres_server: PostgresServer
 ) -> None:
