@@ -196,6 +196,7 @@ class Key:
 
     | field | is |
     |---|---|
+    | ``tpm`` | the most tokens a minute of its calls, None for no limit |
     | ``models`` | the models that it may use, None for all |
     | ``expires_at`` | the moment from which it is refused, in UTC |
     | ``previous_hash`` | the hash of its secret before the last rotation |
@@ -209,6 +210,7 @@ class Key:
     spend_reset: Reset = "never"
     request_cap: int | None = None
     request_reset: Reset = "never"
+    tpm: int | None = None
     label: str | None = None
     expires_at: datetime | None = None
     models: AllowedModels | None = None
@@ -287,6 +289,7 @@ class Heuristic:
 class Workspace:
     """The settings of one customer, which the contract's Dashboard would have.
 
+    ``tpm`` is the most tokens a minute of its calls, None for no limit.
     ``states_overage_protection``: whether its file sets ``overage_protection``, or the default applies.
     ``alert_at_percent``: which used parts of a budget are worth an alert, ascending.
     ``credentials`` are the secrets of all keys.
@@ -297,6 +300,7 @@ class Workspace:
     plan: Plan
     keys: tuple[Key, ...]
     rpm_override: int | None = None
+    tpm: int | None = None
     monthly_spend_cap_nanousd: int | None = None
     overage_protection: bool = True
     states_overage_protection: bool = True

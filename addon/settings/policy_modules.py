@@ -73,6 +73,8 @@ OWN_MODULES: Final = frozenset(
             "spend",
             "tags",
             "token_bucket",
+            "token_limits",
+            "token_rate",
             "trace_context",
             "usage",
             "utc_time",
