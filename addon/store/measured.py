@@ -20,6 +20,7 @@ from addon.telemetry.metric_families import STORE_BUCKETS_S
 from addon.telemetry.metrics import Metrics, StoreCells
 from policies.limits import Counter
 from policies.spend import Denial, Hold
+from policies.token_limits import TokenDenial
 
 log = logging.getLogger("tollgate.store")
 
@@ -59,7 +60,7 @@ class MeasuredStore:
 
     def take_and_hold(
         self, request: HoldRequest, limit_rpm: int
-    ) -> Coroutine[Any, Any, Hold | Denial | NoToken]:
+    ) -> Coroutine[Any, Any, Hold | Denial | NoToken | TokenDenial]:
         """As the store. It counts as a take and a hold, each of which took as long as both."""
         decided = self._store.take_and_hold(request, limit_rpm)
         return self._measure(decided, self._take, self._hold, held_by=request.id)

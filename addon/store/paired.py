@@ -1,19 +1,23 @@
 """``PairedStore``: rates in one engine and money in another, such as Redis and PostgreSQL. Each step uses one of them.
 
 A rate may be forgotten, money may not. So where both are in one SQLite file, a call takes its token and places its
-hold in one step; here it takes the token first.
+hold in one step; here it takes the token first, then its tokens a minute, and gives these back if it gets no hold.
 """
 
+import asyncio
+from collections.abc import Coroutine
 from operator import attrgetter
+from typing import Any
 
-from addon.store.protocol import HoldRequest, Money, NoToken, Rates, StoreAway
+from addon.store.protocol import HoldRequest, Money, NoToken, SeparateRates, Settlement, StoreAway
 from policies.spend import Denial, Hold
+from policies.token_limits import TokenDenial, TokenRequest, TokensTaken, count_used_tokens
 
 
 class PairedStore:
     """A ``Store`` of ``rates`` and ``money``."""
 
-    def __init__(self, rates: Rates, money: Money) -> None:
+    def __init__(self, rates: SeparateRates, money: Money) -> None:
         self.rates, self.money = rates, money
         self.empty_buckets = rates.empty_buckets
         self.record_attempt = rates.record_attempt
@@ -22,13 +26,13 @@ class PairedStore:
         self.end_probe = rates.end_probe
         self.open_circuits = rates.open_circuits
         self.move_hold = money.move_hold
-        self.settle = money.settle
-        self.void = money.void
         self.credit = money.credit
         self.read_counters = money.read_counters
         self.count_refusal = money.count_refusal
         self._is_known = False
         """Whether the tables were made and the rates are those of this ledger."""
+        self._taken: dict[str, tuple[str, TokensTaken]] = {}
+        """The workspace of each call in flight that took tokens a minute, and what it took."""
 
     known_circuits = property(attrgetter("rates.known_circuits"))
     probes = property(attrgetter("rates.probes"))
@@ -50,11 +54,52 @@ class PairedStore:
         if not self._is_known:
             raise StoreAway("it was not reached since the start")
 
-    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
-        """See ``Store.take_and_hold``. These are two steps: the token is gone where there is no hold."""
+    async def take_and_hold(
+        self, request: HoldRequest, limit_rpm: int
+    ) -> Hold | Denial | NoToken | TokenDenial:
+        """See ``Store.take_and_hold``. These are steps of their own: the token is gone where there is no hold."""
         self._require_known()
-        wait_us = await self.rates.take_token(request.workspace, limit_rpm)
-        return NoToken(wait_us) if wait_us else await self.money.hold(request)
+        workspace = request.workspace
+        if limit_rpm and (wait_us := await self.rates.take_token(workspace, limit_rpm)):
+            return NoToken(wait_us)
+        if request.tokens is None:
+            return await self.money.hold(request)
+        return await self._take_tokens_and_hold(request, request.tokens)
+
+    async def _take_tokens_and_hold(
+        self, request: HoldRequest, asked: TokenRequest
+    ) -> Hold | Denial | TokenDenial:
+        taken = await self.rates.take_tokens(asked, request.workspace)
+        if isinstance(taken, TokenDenial):
+            return taken
+        decided = None
+        try:
+            decided = await self.money.hold(request)
+        finally:
+            if not isinstance(decided, Hold):
+                await self.rates.settle_tokens(taken, 0, request.workspace)
+        if isinstance(decided, Hold):
+            self._taken[request.id] = request.workspace, taken
+        return decided
+
+    def settle(self, settlement: Settlement) -> Coroutine[Any, Any, None]:
+        """See ``Money.settle``. The tokens a minute are settled at the same time."""
+        settling = self.money.settle(settlement)
+        if not self._taken or (taken := self._taken.pop(settlement.row["id"], None)) is None:
+            return settling
+        return self._with_tokens(settling, *taken, count_used_tokens(settlement.row))
+
+    def void(self, call_id: str) -> Coroutine[Any, Any, None]:
+        """See ``Money.void``. The tokens a minute are given back at the same time."""
+        voiding = self.money.void(call_id)
+        if not self._taken or (taken := self._taken.pop(call_id, None)) is None:
+            return voiding
+        return self._with_tokens(voiding, *taken, 0)
+
+    async def _with_tokens(
+        self, ending: Coroutine[Any, Any, None], workspace: str, taken: TokensTaken, used_tokens: int
+    ) -> None:
+        await asyncio.gather(ending, self.rates.settle_tokens(taken, used_tokens, workspace))
 
     async def maintain(self) -> None:
         """See ``Store.maintain``. What fails in one does not keep the other from its work."""

@@ -13,6 +13,7 @@ import msgspec
 
 from policies.limits import Counter, Limit
 from policies.spend import Denial, Hold, MaxCost
+from policies.token_limits import TokenDenial, TokenRequest, TokensTaken
 
 TIMEOUT_S = 1.0
 """How long a call waits for its store before it is refused. A busy machine needs less to catch up."""
@@ -47,7 +48,7 @@ class HoldRequest(msgspec.Struct, frozen=True):
     """A call that is about to be sent: the hold that it asks for, and the limits that apply.
 
     ``interrupted_row`` becomes its ledger row if the process ends before the call does. Each attempt of a call has a
-    different one.
+    different one. ``tokens`` are those that it takes of limits of tokens a minute, None where none applies.
     """
 
     id: str
@@ -57,6 +58,7 @@ class HoldRequest(msgspec.Struct, frozen=True):
     max_cost: MaxCost
     limits: Sequence[Limit]
     interrupted_row: Mapping[str, Any]
+    tokens: TokenRequest | None = None
 
 
 class NoToken(msgspec.Struct, frozen=True):
@@ -146,6 +148,22 @@ class Rates(Protocol):
         """Close the database. A second call does nothing."""
 
 
+class SeparateRates(Rates, Protocol):
+    """Rates in another database than money: tokens a minute are taken and settled next to money, in steps of their own.
+
+    Where both are in one database, the store does this in the steps of money. Source: docs/limits.md.
+    """
+
+    async def take_tokens(self, asked: TokenRequest, workspace: str) -> TokensTaken | TokenDenial:
+        """Take the tokens of a call from each of its limits, or from none."""
+
+    async def settle_tokens(self, taken: TokensTaken, used_tokens: int, workspace: str) -> None:
+        """Replace what a call took by what it used.
+
+        This never raises ``StoreUnavailable``: what can't be given back drains within a minute.
+        """
+
+
 class Money(Protocol):
     """What may never be forgotten: holds, counters, rows and wallets. Each method is one atomic step.
 
@@ -222,7 +240,16 @@ class Store(Rates, Money, Protocol):
 
     Each method is one atomic step, however many processes work on the same data. A call uses ``take_token`` and
     ``hold``, or ``take_and_hold`` instead of both. All of these raise ``StoreUnavailable``.
+
+    Tokens a minute are taken by ``take_and_hold`` only. ``settle`` replaces them by what the call used by its row, and
+    ``void`` by nothing. If the process dies, they drain within a minute.
     """
 
-    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
-        """Do ``take_token`` and then, when there was a token, ``hold``, in one step where both are in one database."""
+    async def take_and_hold(
+        self, request: HoldRequest, limit_rpm: int
+    ) -> Hold | Denial | NoToken | TokenDenial:
+        """Do ``take_token``, take ``request.tokens``, and ``hold``, in one step where both are in one database.
+
+        The first that is refused ends it. The tokens a minute of a call without a hold are given back. With
+        ``limit_rpm`` 0 the call has its token already.
+        """

@@ -1,8 +1,12 @@
-"""The takes of a workspace in Redis, moved in time, so that no clock has to change."""
+"""The takes of workspaces and their buckets in Redis, moved in time, so that no clock has to change."""
+
+import struct
+from collections.abc import Mapping
 
 import redis
 
 from addon.store.rates.redis.keys import takes_of
+from policies.token_rate import Bucket
 
 _MOVE = """
 for at, group in ipairs(redis.call("LRANGE", KEYS[1], 0, -1)) do
@@ -29,3 +33,28 @@ def move_takes(client: redis.Redis, workspace: str, by_us: int) -> None:
 def fill_takes(client: redis.Redis, workspace: str, groups: int, every_us: int) -> None:
     """Fill a bucket with ``groups`` of takes that began 59 s ago, one after the other."""
     client.eval(_FILL, 1, takes_of(workspace), groups, every_us)
+
+
+_BUCKETS = "tollgate:{*}:tpm:*"
+
+
+def read_buckets(client: redis.Redis) -> Mapping[str, Bucket]:
+    """Return the buckets of tokens a minute by their scope."""
+    found = {}
+    for key in client.scan_iter(_BUCKETS):
+        packed = client.eval('return {string.byte(redis.call("GET", KEYS[1]), 1, -1)}', 1, key)
+        level, passed, at_ms = struct.unpack("<ddd", bytes(packed))
+        found[key.partition(":tpm:")[2]] = Bucket(int(level), int(passed), int(at_ms))
+    return found
+
+
+_MOVE_BUCKET = """
+local level, passed, at = struct.unpack("<ddd", redis.call("GET", KEYS[1]))
+redis.call("SET", KEYS[1], struct.pack("<ddd", level, passed, at + ARGV[1]), "KEEPTTL")
+"""
+
+
+def move_buckets(client: redis.Redis, by_ms: int) -> None:
+    """Move all buckets of tokens a minute by ``by_ms``, as if Redis's clock had moved the other way."""
+    for key in client.scan_iter(_BUCKETS):
+        client.eval(_MOVE_BUCKET, 1, key, by_ms)

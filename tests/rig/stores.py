@@ -31,10 +31,12 @@ from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
 from policies.prices import Prices
 from policies.spend import CounterUse, Denial, Hold, MaxCost
+from policies.token_limits import TokenRequest
+from policies.token_rate import WINDOW_MS
 from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another, make_priced_row, make_row
 from rig.redis_server import NO_RETRY
-from rig.redis_takes import move_takes
+from rig.redis_takes import move_buckets, move_takes, read_buckets
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 USD = 10**9  # In nano-USD.
@@ -62,6 +64,7 @@ def request(
     key_id: str = KEY,
     created_at: datetime = NOW,
     attempt: int = 1,
+    tokens: TokenRequest | None = None,
 ) -> HoldRequest:
     """Return the hold request of a call. Another ``attempt`` has another interrupted row."""
     nothing = {"status": 499, "error_code": "interrupted", "wholesale_nanousd": 0, "retail_nanousd": 0}
@@ -69,7 +72,7 @@ def request(
     row = call_row(call_id, created_at, workspace=workspace, key_id=key_id, **nothing, **uncounted)
     row |= {"usage_source": "none", "first_byte_ms": None, "duration_ms": 0}
     row |= {"attempts": attempt, "fallback": int(attempt > 1)}
-    return HoldRequest(call_id, created_at, workspace, key_id, max_cost, limits, row)
+    return HoldRequest(call_id, created_at, workspace, key_id, max_cost, limits, row, tokens)
 
 
 def price_fields(prices: Prices) -> dict[str, Any]:
@@ -197,6 +200,23 @@ class StoreLocation:
         with self._redis() as client:
             for workspace in workspaces:
                 move_takes(client, workspace, -by_us)
+
+    def age_buckets(self, by_ms: int) -> None:
+        """Make the buckets of tokens a minute older by ``by_ms``, so that no clock has to change."""
+        if not self.url:
+            with self._connected() as connection:
+                connection.execute("UPDATE token_buckets SET at_ms = at_ms - ?", (by_ms,))
+            return
+        with self._redis() as client:
+            move_buckets(client, -by_ms)
+
+    def levels(self) -> dict[str, float]:
+        """Return how many tokens are in each bucket of tokens a minute, by scope, as they were at its last change."""
+        if not self.url:
+            rows = self.select("SELECT scope, level FROM token_buckets")
+            return {row["scope"]: row["level"] / WINDOW_MS for row in rows}
+        with self._redis() as client:
+            return {scope: bucket.level / WINDOW_MS for scope, bucket in read_buckets(client).items()}
 
     def circuits(self) -> list[str]:
         """Return the names of the stored circuits."""

@@ -133,10 +133,22 @@ def m0022_tags(db: "Database") -> None:
     db.conn.execute("ALTER TABLE usage ADD COLUMN tags TEXT")
 
 
+def m0023_token_buckets(db: "Database") -> None:
+    """The buckets of limits of tokens a minute, by the clock of ``takes``. Rule: ``policies.token_rate``."""
+    db.conn.execute("""
+        CREATE TABLE token_buckets (
+            scope TEXT NOT NULL PRIMARY KEY,
+            level INTEGER NOT NULL CHECK (level >= 0),
+            passed INTEGER NOT NULL CHECK (passed >= 0),
+            at_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID
+    """)
+
+
 STEPS = (
     *(m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over),
     *(m0007_rollups, m0008_client_request_id, m0009_alerts, m0010_refusals, m0011_days, m0012_small_tables),
     *(m0013_audit, m0014_newest_days_first, m0015_client_requests, m0016_resends, m0017_audit_chain),
     *(m0018_priced_counts, m0019_price_sets, m0020_short_triggers, m0021_archives),
-    m0022_tags,
+    *(m0022_tags, m0023_token_buckets),
 )

@@ -12,3 +12,9 @@ CIRCUITS = "{tollgate}:circuits"
 def takes_of(workspace: str) -> str:
     """Return the key of the takes of a workspace: a list of groups."""
     return f"tollgate:{{{workspace}}}:tokens"
+
+
+@lru_cache(maxsize=4096)
+def tokens_of(workspace: str, scope: str) -> str:
+    """Return the key of a bucket of tokens a minute, of a workspace or of its key: packed numbers."""
+    return f"tollgate:{{{workspace}}}:tpm:{scope}"

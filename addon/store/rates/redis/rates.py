@@ -1,10 +1,11 @@
-"""The rates of a fleet in Redis: tokens of requests and circuits. All of it may be lost.
+"""The rates of a fleet in Redis: tokens of requests, tokens a minute, and circuits. All of it may be lost.
 
-If Redis forgets everything, each workspace has one more minute's RPM, circuits are closed, and the next check names the
-ledger and the fleet again. Every key expires by itself.
+If Redis forgets everything, each workspace has one more minute's RPM and TPM, circuits are closed, and the next check
+names the ledger and the fleet again. Every key expires by itself.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from pydantic import SecretStr
 
@@ -13,8 +14,18 @@ from addon.store.protocol import StoreUnavailable
 from addon.store.rates.circuits import Circuits, SharedCircuitsMixin
 from addon.store.rates.redis.circuits import RedisCircuits
 from addon.store.rates.redis.client import ScriptClient
-from addon.store.rates.redis.keys import IDENTITY, takes_of
-from addon.store.rates.redis.scripts import CLAIM, TAKE_TOKEN, bucket_arguments
+from addon.store.rates.redis.keys import IDENTITY, takes_of, tokens_of
+from addon.store.rates.redis.scripts import (
+    CLAIM,
+    SETTLE_TOKENS,
+    TAKE_TOKEN,
+    TAKE_TOKENS,
+    bucket_arguments,
+    settling_arguments,
+    taking_arguments,
+)
+from policies.token_limits import TokenDenial, TokenRequest, TokensTaken, find_excess
+from policies.token_rate import Take
 
 IDENTITY_S = 120
 """How long the identity is kept after the last check of any gateway. Rates that are older limit nothing any more."""
@@ -71,6 +82,24 @@ class RedisRates(SharedCircuitsMixin):
             return 0
         self.empty_buckets.add(workspace)
         return int(*wait_us)
+
+    async def take_tokens(self, asked: TokenRequest, workspace: str) -> TokensTaken | TokenDenial:
+        """See ``SeparateRates.take_tokens``. Tokens may be lost when Redis does not answer."""
+        if denied := find_excess(asked):
+            return denied
+        keys = [tokens_of(workspace, limit.scope) for limit in asked.limits]
+        outcome, *numbers = await self._client.run(TAKE_TOKENS, keys, *taking_arguments(asked))
+        if outcome == "none":
+            place, wait_ms = numbers
+            return TokenDenial(asked.limits[place - 1], asked.tokens, wait_ms)
+        now_ms, *ends = numbers
+        return TokensTaken(asked.limits, tuple(Take(asked.tokens, int(end), now_ms) for end in ends))
+
+    async def settle_tokens(self, taken: TokensTaken, used_tokens: int, workspace: str) -> None:
+        """See ``SeparateRates.settle_tokens``."""
+        keys = [tokens_of(workspace, limit.scope) for limit in taken.limits]
+        with suppress(StoreUnavailable):
+            await self._client.run(SETTLE_TOKENS, keys, *settling_arguments(taken, used_tokens))
 
     async def close(self) -> None:
         """Close all connections."""
