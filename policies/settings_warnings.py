@@ -13,7 +13,8 @@ from policies.alert_rules import KEY_LEAD_S
 from policies.fallback import find_unserved_reason
 from policies.key_models import find_idle_patterns
 from policies.limits import is_exposed
-from policies.model import Model, Provider, Workspace
+from policies.model import Key, Model, Provider, Workspace
+from policies.token_limits import find_likely_tokens
 from policies.utc_time import format_utc
 
 type WarningKind = Literal[
@@ -27,6 +28,7 @@ type WarningKind = Literal[
     "key_models_match_nothing",
     "overage_protection_off",
     "rpm_override_below_1",
+    "tpm_below_likely_call",
     "overlay_hides_nothing",
     "alerts_unset",
     "redis_password_bare",
@@ -184,6 +186,8 @@ def _check_workspace(workspace: Workspace, models: Mapping[str, Model]) -> Itera
     if workspace.rpm_override is not None and workspace.rpm_override < 1:
         reason = "is below 1, and counts as 1"
         yield SettingsWarning("rpm_override_below_1", "workspace", workspace.id, "rpm_override", reason)
+    if workspace.tpm is not None:
+        yield from _check_tpm(workspace.tpm, "tpm", workspace, models.values())
     if is_exposed(workspace):
         reason = "is off, so calls at once may cost far more than is left in the wallet"
         yield SettingsWarning(
@@ -202,11 +206,37 @@ def _check_keys(
             kind: WarningKind = "key_expired" if is_over else "key_expires_soon"
             reason = f"the key {'expired' if is_over else 'expires'} at {format_utc(key.expires_at)}"
             yield SettingsWarning(kind, "workspace", workspace.id, f"{path}.expires_at", reason)
+        if key.active and key.tpm is not None:
+            yield from _check_tpm(key.tpm, f"{path}.tpm", workspace, _find_allowed(key, models))
         for pattern in find_idle_patterns(key, workspace, models) if key.active else ():
             reason = f"{pattern} matches no model of the catalog"
             yield SettingsWarning(
                 "key_models_match_nothing", "workspace", workspace.id, f"{path}.models", reason
             )
+
+
+def _find_allowed(key: Key, models: Mapping[str, Model]) -> list[Model]:
+    return [one for one in models.values() if key.models is None or key.models.allows(one.slug)]
+
+
+def _check_tpm(
+    tpm: int, place: str, workspace: Workspace, models: Iterable[Model]
+) -> Iterator[SettingsWarning]:
+    """Yield a warning if a limit is less than a call without a cap takes of it, for a model that is served."""
+    takes = {
+        one.slug: likely
+        for one in models
+        if (likely := find_likely_tokens(one.max_completion_tokens, 1)) > tpm
+        and find_unserved_reason(one, workspace) is None
+    }
+    if takes:
+        most = max(takes, key=takes.__getitem__)
+        others = f" and {len(takes) - 1} more models" if len(takes) > 1 else ""
+        reason = (
+            f"is less than a call without a cap takes for {most} ({takes[most]}){others}; until five answers of"
+            " the model are known, such calls are refused"
+        )
+        yield SettingsWarning("tpm_below_likely_call", "workspace", workspace.id, place, reason)
 
 
 def _find_named_models(workspace: Workspace) -> Iterator[tuple[str, str]]:

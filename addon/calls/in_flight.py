@@ -19,6 +19,7 @@ from typing import Any
 from addon.calls.attempt import UpstreamAttempt, find_quota_rest_s
 from addon.calls.call_state import NO_CHAT, Call
 from addon.calls.credential_check import CredentialChecker
+from addon.calls.output_medians import OutputMedians
 from addon.calls.request_body import BodyBudget
 from addon.calls.settlement import (
     OK,
@@ -70,6 +71,7 @@ class InFlightCalls:
         self.speeds = speeds
         self.metrics = metrics
         self.credential_checker = CredentialChecker(metrics)
+        self.output_medians = OutputMedians()
         self.calls: set[str] = set()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -222,6 +224,8 @@ class InFlightCalls:
         try:
             log_call(call.exchange, now_s, event="call")
             self.metrics.call_ended(call.exchange, call.settings.models, now_s)
+            if call.exchange.workspace.tpm or call.exchange.key.tpm:
+                self.output_medians.note(call.exchange)
         finally:
             self._remove(call)
 

@@ -1,4 +1,4 @@
-"""The rate limit of a call's workspace: each call takes a token of its bucket. Without one, it is refused.
+"""The rate limits of a call: each takes a token of its workspace's bucket. Without one, it is refused.
 
 | a call | takes its token |
 |---|---|
@@ -8,6 +8,8 @@
 A refusal for the rate comes before any refusal for the body or the money. So a call that fails before its hold takes
 its token then, and without a token it is refused for the rate instead. A workspace whose bucket was empty at the last
 take probably has no token now. Its calls take theirs first, so that the gateway does not read bodies in vain.
+
+Tokens a minute, where a limit applies, are known with the body alone, so a call takes them in one step with its hold.
 """
 
 import math
@@ -18,6 +20,7 @@ from addon.store.protocol import HoldRequest, NoToken
 from policies.limits import rpm_of
 from policies.refusal import Refusal
 from policies.spend import Denial, Hold
+from policies.token_limits import TokenDenial, make_token_refusal
 
 
 async def take_token(call: Call, deps: Dependencies) -> None:
@@ -45,12 +48,20 @@ async def take_late_token(call: Call, deps: Dependencies) -> None:
         call.exchange = before
 
 
-async def take_and_hold(call: Call, deps: Dependencies, request: HoldRequest) -> Hold | Denial:
-    """Take the token of a call and place its hold, in one step. Raises as ``take_token``."""
+async def place_hold(call: Call, deps: Dependencies, request: HoldRequest) -> Hold | Denial:
+    """Place the first hold of a call, and take in the same step its token, if it has none, and its tokens a minute.
+
+    Raises as ``take_token``.
+    """
     identified, call.without_token = call.without_token, None
+    if identified is None and request.tokens is None:
+        return await deps.store.hold(request)
     limits = call.settings.conf.limits
     limit_rpm = rpm_of(call.exchange.workspace, limits.standard_rpm, limits.pro_rpm)
-    decided = await deps.store.take_and_hold(request, limit_rpm)
+    decided = await deps.store.take_and_hold(request, 0 if identified is None else limit_rpm)
+    if isinstance(decided, TokenDenial):
+        deps.in_flight.metrics.count_tpm_refusal(decided.limit.owner)
+        raise make_token_refusal(decided)
     if not isinstance(decided, NoToken):
         return decided
     if identified is not None:

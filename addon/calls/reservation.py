@@ -13,7 +13,7 @@ from functools import partial
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
-from addon.calls.rate_limit import take_and_hold, take_late_token
+from addon.calls.rate_limit import place_hold, take_late_token
 from addon.calls.upstream_request import (
     ask_policies,
     find_window_cap_of,
@@ -48,9 +48,7 @@ async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
     if _may_be_out(deps) and (attempt := await _pass_over_first(call, deps)):
         return _dispatch(call, attempt)
     # A hold that was placed for another attempt, which could not be made ready, moves to the first.
-    place: PlaceHold = deps.store.move_hold if call.exchange.next_hold else deps.store.hold
-    if call.without_token is not None:
-        place = partial(take_and_hold, call, deps)
+    place: PlaceHold = deps.store.move_hold if call.exchange.next_hold else partial(place_hold, call, deps)
     try:
         made = await _reserve(call, deps, place)
     except AccessTokenUnavailable:
@@ -142,7 +140,7 @@ async def _pass_over_first(call: Call, deps: Dependencies) -> UpstreamAttempt | 
         return None
     call.exchange = routed.with_route(replace(route, targets=route.targets[first_in:]))
     try:
-        made = await _reserve(call, deps, deps.store.hold)
+        made = await _reserve(call, deps, partial(place_hold, call, deps))
     except (Refusal, AccessTokenUnavailable):
         made = None
     if isinstance(made, UpstreamAttempt):
@@ -189,10 +187,11 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     if call.exchange.next_target.model.family.cap_within_window:
         window_cap = await run_heavy_work(body_bytes, find_window_cap_of, call, cap_tokens)
         cap_tokens = find_completion_cap(cap_tokens, window_cap)
+    typical_tokens = deps.in_flight.output_medians.find(call.exchange.next_target.model.slug)
     if is_light:
-        request = make_hold_request(call, cap_tokens)
+        request = make_hold_request(call, cap_tokens, typical_tokens)
     else:
-        request = await run_heavy_work(body_bytes, make_hold_request, call, cap_tokens)
+        request = await run_heavy_work(body_bytes, make_hold_request, call, cap_tokens, typical_tokens)
     decided = await place(request)
     if isinstance(decided, Denial):
         return decided

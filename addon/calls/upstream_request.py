@@ -18,6 +18,7 @@ from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
 from addon.text.tags import recordable_tags
 from addon.upstream.place_speeds import PlaceSpeeds
+from policies.call_stages import Stage
 from policies.completion_cap import find_completion_cap, find_window_cap
 from policies.exchange import Exchange
 from policies.field_change import FieldChange
@@ -32,6 +33,7 @@ from policies.review import ReviewedCall, review, reviewed_messages
 from policies.route import Route, Target
 from policies.sanitize import Sanitized, sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
+from policies.token_limits import TokenRequest, find_likely_tokens, find_token_limits
 from policies.trace_context import make_span_id
 from policies.usage import Usage
 
@@ -145,8 +147,11 @@ def make_reviewed_call(call: Call) -> ReviewedCall:
     )
 
 
-def make_hold_request(call: Call, cap_tokens: int | None) -> HoldRequest:
-    """Return the hold that the next attempt of a call needs, and the limits that apply to it."""
+def make_hold_request(call: Call, cap_tokens: int | None, typical_tokens: int | None = None) -> HoldRequest:
+    """Return the hold that the next attempt of a call needs, and the limits that apply to it.
+
+    ``typical_tokens`` is how long the answers of its model usually are, None where that is not known.
+    """
     exchange, target, created_at = call.exchange, call.exchange.next_target, call.exchange.created_at
     workspace, key = exchange.workspace, exchange.key
     return HoldRequest(
@@ -157,7 +162,21 @@ def make_hold_request(call: Call, cap_tokens: int | None) -> HoldRequest:
         max_cost=_max_cost(call, target, cap_tokens, is_protected=workspace.overage_protection),
         limits=limits_of(workspace, key, target.mode, created_at),
         interrupted_row=exchange.interrupted_row(),
+        tokens=_find_tokens(call, target, cap_tokens, typical_tokens) if workspace.tpm or key.tpm else None,
     )
+
+
+def _find_tokens(
+    call: Call, target: Target, cap_tokens: int | None, typical_tokens: int | None
+) -> TokenRequest | None:
+    """Return the tokens a minute that a call takes, once: with its first hold, for the model of that attempt."""
+    chat, exchange, model = call.chat, call.exchange, target.model
+    if exchange.stage is not Stage.ROUTED:
+        return None
+    cap = find_completion_cap(cap_tokens, model.max_completion_tokens)
+    likely = find_likely_tokens(cap, chat.choices(model.family), typical_tokens)
+    tokens = chat.prompt_tokens(model.family) + likely
+    return TokenRequest(tokens, find_token_limits(exchange.workspace, exchange.key))
 
 
 def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protected: bool) -> MaxCost:

@@ -7,7 +7,14 @@ from tabulate import tabulate
 
 from addon.commands.output import LIMIT_HEADERS, format_limit
 from addon.explain.explanation import CAP_NAMES, ExplainedAttempt, Explanation
-from addon.explain.sentences import describe_call, describe_end, describe_mode, describe_refusal, name_attempt
+from addon.explain.sentences import (
+    describe_call,
+    describe_end,
+    describe_mode,
+    describe_refusal,
+    describe_tokens,
+    name_attempt,
+)
 from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
 
@@ -21,6 +28,8 @@ def format_explanation(workspace: str, key_id: str, explanation: Explanation, hi
         describe_call(workspace, key_id, explanation),
         f"limits: {explanation.limit_rpm} requests a minute, overage protection {protection}",
     ]
+    if tokens := describe_tokens(explanation):
+        head.append(f"tokens a minute: {tokens}")
     if explanation.decided_by:
         head.append(f"decided by: {explanation.decided_by}")
     parts = ["\n".join(head)]

@@ -34,11 +34,11 @@ type Changes = dict[str, Value | None]
 
 COLUMNS = (
     *("workspace", "id", "active", "hash", "spend_cap_usd", "spend_reset", "request_cap", "request_reset"),
-    *("label", "models", "expires_at", "previous_until"),
+    *("tpm", "label", "models", "expires_at", "previous_until"),
 )
 _SHOWN_COLUMNS = (
-    *("workspace", "id", "active", "hash", "spend_cap_usd", "request_cap", "label", "models", "expires_at"),
-    "old_secret_until",
+    *("workspace", "id", "active", "hash", "spend_cap_usd", "request_cap", "tpm", "label", "models"),
+    *("expires_at", "old_secret_until"),
 )
 """The columns of a table for people. The cell of a cap has its period, too."""
 
@@ -220,6 +220,7 @@ def _make_row(owner: Workspace, key: Key) -> list[Any]:
         None if cap is None else key.spend_reset,
         key.request_cap,
         None if key.request_cap is None else key.request_reset,
+        key.tpm,
         key.label,
         None if key.models is None else list(key.models.patterns),
         None if key.expires_at is None else _show(key.expires_at),
@@ -230,13 +231,13 @@ def _make_row(owner: Workspace, key: Key) -> list[Any]:
 
 def _make_shown_row(row: Sequence[Any]) -> list[Any]:
     """Return the cells of ``_SHOWN_COLUMNS`` for the values of ``COLUMNS``."""
-    *name, spend_cap, spend_reset, request_cap, request_reset, label, models, expires_at, until = (
+    *name, spend_cap, spend_reset, request_cap, request_reset, tpm, label, models, expires_at, until = (
         _join_models(row)
     )
     caps = [_show_cap(spend_cap, spend_reset), _show_cap(request_cap, request_reset)]
     # A day is enough for the end of a key; a grace time is often shorter.
     day, minute = expires_at and expires_at[:10], until and until[:16].replace("T", " ")
-    return [*name, *caps, label, models, day, minute]
+    return [*name, *caps, tpm, label, models, day, minute]
 
 
 def _show_cap(cap: object, reset: str | None) -> str | None:

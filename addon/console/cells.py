@@ -54,6 +54,7 @@ HEADINGS: Final[Mapping[str, str]] = {
     "end_user": "End user",
     "client_request_id": "Client's request ID",
     "usage_source": "Counted by",
+    "tpm": "Tokens a minute",
     "error_code": "Error",
     "retail_nanousd": "Spend",
     "wholesale_nanousd": "Wholesale",

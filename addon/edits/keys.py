@@ -35,6 +35,7 @@ SETTABLE: Final = (
     "spend_reset",
     "request_cap",
     "request_reset",
+    "tpm",
 )
 """The keys of ``[[keys]]`` that an edit may change."""
 

@@ -162,6 +162,15 @@ KEY_SETTINGS: Final = (
         can_remove=False,
         hint="When the period of the request cap begins again.",
     ),
+    Setting(
+        "tpm",
+        "--tpm",
+        "The most tokens a minute, of prompts and answers.",
+        "Tokens a minute",
+        "N",
+        parse_count,
+        hint="The most tokens a minute of its calls, of prompts and answers. If empty: no limit of its own.",
+    ),
 )
 WORKSPACE_SETTINGS: Final = (
     Setting("name", "--name", "The customer's name.", "Name", "TEXT", parse_text, can_remove=False),
@@ -182,6 +191,15 @@ WORKSPACE_SETTINGS: Final = (
         "N",
         parse_count,
         hint="Instead of the limit of the plan. If empty: that limit.",
+    ),
+    Setting(
+        "tpm",
+        "--tpm",
+        "The most tokens a minute, of prompts and answers.",
+        "Tokens a minute",
+        "N",
+        parse_count,
+        hint="The most tokens a minute of all its calls, of prompts and answers. If empty: no limit.",
     ),
     Setting(
         "monthly_spend_cap_usd",

@@ -9,7 +9,7 @@ from addon.edits.workspace_files import EditError, Plan, lock_workspaces, plan_e
 from addon.settings.settings import SettingsFiles
 
 SETTABLE: Final = (
-    *("name", "plan", "rpm_override", "monthly_spend_cap_usd", "overage_protection", "default_model"),
+    *("name", "plan", "rpm_override", "tpm", "monthly_spend_cap_usd", "overage_protection", "default_model"),
     *("fallback_model", "context_fallback_model", "safety_net", "alert_at_percent"),
 )
 """The keys of the top level that an edit may change, in the order of a new file."""

@@ -45,6 +45,7 @@ from policies.limits import rpm_of
 from policies.refusal import Refusal
 from policies.route import Target
 from policies.spend import Denial, Hold, make_denial_refusal, place_hold
+from policies.token_limits import find_excess, make_token_refusal
 
 Step = Literal["size", "key", "body", "routing", "policies", "limits", "request"]
 
@@ -94,6 +95,7 @@ class Caps:
 class ExplainedAttempt:
     """One attempt, up to the step that refuses it. ``limits`` are rows of ``store.money.reports.report``.
 
+    ``tokens`` are those that the call takes of its limits of tokens a minute, None where it takes none.
     ``body`` is the body that is sent. ``url`` is None for a builtin provider.
     """
 
@@ -101,6 +103,7 @@ class ExplainedAttempt:
     caps: Caps
     prompt_nanousd: int | None = None
     hold_nanousd: int | None = None
+    tokens: int | None = None
     limits: list[dict[str, Any]] = field(default_factory=list)
     fields: tuple[FieldChange, ...] = ()
     url: str | None = None
@@ -119,6 +122,8 @@ class Explanation:
 
     limit_rpm: int
     overage_protection: bool
+    workspace_tpm: int | None = None
+    key_tpm: int | None = None
     requested_model: str | None = None
     stream: bool = False
     decided_by: str | None = None
@@ -215,6 +220,10 @@ def _explain_attempt(call: Call, given: Mapping[str, Any], budgets: _Budgets) ->
 def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, budgets: _Budgets) -> Hold:
     counted = budgets.counted
     request = make_hold_request(call, cap_tokens)
+    if request.tokens is not None:
+        explained.tokens = request.tokens.tokens
+        if denied := find_excess(request.tokens):
+            raise make_token_refusal(denied)
     if isinstance(counted, StoreUnavailable):
         raise counted
     explained.prompt_nanousd = request.max_cost.prompt_nanousd
@@ -284,4 +293,4 @@ def _head(content: bytes) -> RequestHead:
 def _begin(call: Call) -> Explanation:
     workspace, limits = call.exchange.workspace, call.settings.conf.limits
     limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)
-    return Explanation(limit_rpm, workspace.overage_protection)
+    return Explanation(limit_rpm, workspace.overage_protection, workspace.tpm, call.exchange.key.tpm)

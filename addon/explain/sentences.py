@@ -36,6 +36,16 @@ def describe_refusal(refused: Refused) -> str:
     return f"by the {refused.step}: {_describe_error(refused.answer)}{why}"
 
 
+def describe_tokens(explanation: Explanation) -> str | None:
+    """Return the limits of tokens a minute, and what the call takes of them; None without any."""
+    limits = {"the workspace": explanation.workspace_tpm, "the key": explanation.key_tpm}
+    named = [f"{tpm:,} of {owner}" for owner, tpm in limits.items() if tpm is not None]
+    taken = [one.tokens for one in explanation.attempts if one.tokens is not None]
+    if not named:
+        return None
+    return ", ".join(named) + (f"; the call takes {taken[0]:,}" if taken else "")
+
+
 def describe_end(explanation: Explanation) -> Iterator[str]:
     """Return what follows a failure of the first attempt. Nothing does where the call is refused before."""
     if explanation.refused:

@@ -23,6 +23,7 @@ from addon.settings.value_types import (
     Usd,
 )
 from policies.model import HeuristicWhen, Plan, Reset
+from policies.token_rate import MAX_TPM
 
 MAX_RULES: Final = 1000
 """The most rules of a workspace: calls look at all of them."""
@@ -34,6 +35,7 @@ def _round_down(value: object) -> object:
 
 
 type Rpm = Annotated[int, BeforeValidator(_round_down)]
+type Tpm = Annotated[Count, Field(le=MAX_TPM)]
 
 
 class KeyTable(Table):
@@ -46,6 +48,7 @@ class KeyTable(Table):
     spend_reset: Reset = "never"
     request_cap: Count | None = None
     request_reset: Reset = "never"
+    tpm: Tpm | None = None
     label: Label | None = None
     expires_at: Moment | None = None
     models: Annotated[Listed[ModelPattern], Field(min_length=1)] | None = None
@@ -104,6 +107,7 @@ class WorkspaceTable(Table):
     name: Text
     plan: Plan = "standard"
     rpm_override: Rpm | None = None
+    tpm: Tpm | None = None
     monthly_spend_cap_usd: Usd | None = None
     overage_protection: bool = True
     default_model: str | None = None

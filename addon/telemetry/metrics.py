@@ -31,6 +31,7 @@ from policies.circuit_breaker import CircuitScope
 from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
 from policies.model import Mode
 from policies.refusal import RefusalCode
+from policies.token_limits import LimitOwner
 
 type StoreOperation = Literal["take", "hold", "move", "settle", "void"]
 type DeliveryOutcome = Literal["sent", "failed", "dropped"]
@@ -118,6 +119,9 @@ class Metrics:
     def _begin_known_series(self) -> None:
         """Begin each series that is known before the first call at 0, so that Prometheus sees its first increase."""
         self._refusals = {code: self._cells("tollgate_refusals", code) for code in sorted(REFUSAL_CODES)}
+        self._tpm_refusals = {
+            owner: self._cells("tollgate_tpm_refusals", owner) for owner in get_args(LimitOwner)
+        }
         self._previous_secret_calls = self._cells("tollgate_previous_secret_calls")
         self._previous_secret_last_use = self._cells("tollgate_previous_secret_last_use_time_seconds")
         self._connections_open = self._cells("tollgate_upstream_connections", "open")
@@ -204,6 +208,10 @@ class Metrics:
     def call_refused(self, code: str) -> None:
         """Count a call that ended before it was sent: it was refused, or its client left."""
         self._refusals[code if code in self._refusals else OTHER][0] += 1
+
+    def count_tpm_refusal(self, owner: LimitOwner) -> None:
+        """Count a call that was refused for the tokens a minute of a workspace or key."""
+        self._tpm_refusals[owner][0] += 1
 
     def count_previous_secret(self, now: datetime) -> None:
         """Count a call at ``now`` with the previous secret of a rotated key."""

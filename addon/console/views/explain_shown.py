@@ -8,7 +8,14 @@ from typing import Any, Final
 from addon.console import display
 from addon.edits.diff import DiffLine, read_diff
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
-from addon.explain.sentences import describe_call, describe_end, describe_mode, describe_refusal, name_attempt
+from addon.explain.sentences import (
+    describe_call,
+    describe_end,
+    describe_mode,
+    describe_refusal,
+    describe_tokens,
+    name_attempt,
+)
 
 MAX_SHOWN_CHARS: Final = 100_000
 MAX_COMPARED_LINES: Final = 1_000
@@ -24,6 +31,7 @@ def make_explanation_shown(
     return {
         "head": f"{describe_call(workspace, key_id, explanation)}.",
         "attempts": [_make_attempt(number, one, body) for number, one in enumerate(explanation.attempts, 1)],
+        "tokens": describe_tokens(explanation),
         "end": [*describe_end(explanation), *hints],
         "refusal": _show_refusal(explanation.refused),
     }

@@ -16,7 +16,7 @@ from policies.utc_time import format_utc
 KEY_ROWS: Final = 100
 COLUMNS: Final = (
     *("key_id", "label", "state", "active", "expires_at", "previous_until", "models"),
-    *("spend_cap_nanousd", "spend_reset", "request_cap", "request_reset"),
+    *("spend_cap_nanousd", "spend_reset", "request_cap", "request_reset", "tpm"),
     *("calls", "failed_calls", "retail_nanousd", "refused_calls", "last_call_hour"),
 )
 
@@ -62,6 +62,7 @@ def _describe(key: Key, reading: Reading) -> tuple[Any, ...]:
         ", ".join(key.models.patterns) if key.models else None,
         *(key.spend_cap_nanousd, None if key.spend_cap_nanousd is None else key.spend_reset),
         *(key.request_cap, None if key.request_cap is None else key.request_reset),
+        key.tpm,
     )
 
 

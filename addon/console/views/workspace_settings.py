@@ -21,6 +21,7 @@ def make_settings_values(workspace: Workspace | None, settings: Settings) -> Map
             "plan": workspace.plan,
             "limit_rpm": rpm_of(workspace, limits.standard_rpm, limits.pro_rpm),
             "rpm_override": workspace.rpm_override,
+            "tpm": workspace.tpm,
             "max_in_flight": limits.max_in_flight,
             "monthly_spend_cap_nanousd": workspace.monthly_spend_cap_nanousd,
             "overage_protection": workspace.overage_protection,

@@ -13,9 +13,11 @@ from addon.text.table import Table
 
 KEY_COLUMNS: Final = (
     *("key_id", "label", "state", "expires_at", "previous_until", "models", "spend_cap", "request_cap"),
-    *("calls", "failed_calls", "retail_nanousd", "refused_calls", "last_call_hour"),
+    *("tpm", "calls", "failed_calls", "retail_nanousd", "refused_calls", "last_call_hour"),
 )
-_RARE_KEY_COLUMNS: Final = frozenset({"label", "expires_at", "previous_until", "models", "last_call_hour"})
+_RARE_KEY_COLUMNS: Final = frozenset(
+    {"label", "expires_at", "previous_until", "models", "tpm", "last_call_hour"}
+)
 _KEY_MARKS: Final[Mapping[str, Mark]] = {"active": "ok", "expired": "warn", "not active": "off"}
 
 _MOST_BARS: Final = 120
@@ -119,6 +121,7 @@ def make_facts(settings: Row | None, file: str | None) -> Sequence[tuple[Any, ..
         ("Name", settings["name"]),
         ("Plan", settings["plan"]),
         ("Calls a minute", f"{settings['limit_rpm']:,} ({'its own' if own_rpm else 'of the plan'})"),
+        ("Tokens a minute", "no limit" if settings["tpm"] is None else f"{settings['tpm']:,}"),
         ("Calls at once", settings["max_in_flight"]),
         ("Monthly spend cap", _show_money(settings["monthly_spend_cap_nanousd"])),
         ("Overage protection", "on" if settings["overage_protection"] else "off"),

@@ -99,6 +99,8 @@ def run(command: click.Command, *words: str) -> Result:
         ),
         (("--no-spend-cap", "--request-cap", "7"), {"spend_cap_usd": None, "request_cap": 7}),
         (("--request-cap", ""), {"request_cap": None}),
+        (("--tpm", "5000"), {"tpm": 5000}),
+        (("--no-tpm",), {"tpm": None}),
         (("--expires", ""), {"expires_at": None}),
     ],
 )
@@ -114,6 +116,7 @@ def test_the_changes_of_a_key(words: tuple[str, ...], changes: dict[str, object]
         (("--no-safety-net",), {"safety_net": False}),
         (("--no-overage-protection", "--plan", "pro"), {"plan": "pro", "overage_protection": False}),
         (("--rpm", "6", "--no-monthly-cap"), {"rpm_override": 6, "monthly_spend_cap_usd": None}),
+        (("--tpm", "200000", "--no-rpm"), {"rpm_override": None, "tpm": 200_000}),
         (("--default-model", ""), {"default_model": None}),
         (("--alert-at", "80, 100"), {"alert_at_percent": [80, 100]}),
         (("--alert-at", "none"), {"alert_at_percent": []}),

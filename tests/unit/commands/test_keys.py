@@ -91,7 +91,7 @@ def test_list_shows_the_keys_of_all_workspaces_or_of_one_without_whole_hashes(fo
     ]
     assert shown[1]["spend_reset"] is None
     table = run(folder, "list", "beta").stdout
-    assert re.search(r"^beta +ci +True +bbbbbbbb(?: +-){6}$", table, re.MULTILINE)
+    assert re.search(r"^beta +ci +True +bbbbbbbb(?: +-){7}$", table, re.MULTILINE)
     assert "acme" not in table
 
 

@@ -16,9 +16,8 @@ def run(folder: Path, *arguments: str) -> Result:
 
 
 def test_a_workspace_is_created_changed_and_listed(folder: Path) -> None:
-    created = run(
-        folder, "create", "gamma", "--name", "Gamma Ltd", "--plan", "pro", "--rpm", "7", "--safety-net"
-    )
+    limits = ("--rpm", "7", "--tpm", "9000")
+    created = run(folder, "create", "gamma", "--name", "Gamma Ltd", "--plan", "pro", *limits, "--safety-net")
     assert created.exit_code == 0, created.output
     assert created.stdout == "workspace gamma is created; give it a key: tollgate keys create gamma\n"
     changed = run(
@@ -34,6 +33,7 @@ def test_a_workspace_is_created_changed_and_listed(folder: Path) -> None:
         "name": "Gamma Ltd",
         "plan": "pro",
         "rpm_override": None,
+        "tpm": 9_000,
         "monthly_spend_cap_usd": "250.00",
         "default_model": None,
         "fallback_model": None,

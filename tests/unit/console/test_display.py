@@ -162,6 +162,7 @@ def test_lines_of_files_stay_lines() -> None:
         ("key_id", "Key"),
         ("byok_only", "BYOK only"),
         ("limit_rpm", "Limit RPM"),
+        ("tpm", "Tokens a minute"),
         ("_ms", "_ms"),
     ],
 )

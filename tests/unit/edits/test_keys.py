@@ -26,6 +26,7 @@ ALL: dict[str, Any] = {
     "spend_reset": "monthly",
     "request_cap": 9,
     "request_reset": "daily",
+    "tpm": 5_000,
 }
 
 
@@ -46,7 +47,7 @@ def test_a_key_has_its_caps_from_its_first_moment(conf: Path, folder: Path) -> N
     assert (folder / ACME).read_text() == before + (
         f'\n[[keys]]\nid = "phone"\nhash = "sha256:{hash_key(made.secret)}"\nactive = true\n'
         'label = "CI of the shop"\nmodels = ["gpt-4o*", "openai/*"]\nexpires_at = 2100-01-01T00:00:00Z\n'
-        'spend_cap_usd = "20"\nspend_reset = "monthly"\nrequest_cap = 9\nrequest_reset = "daily"\n'
+        'spend_cap_usd = "20"\nspend_reset = "monthly"\nrequest_cap = 9\nrequest_reset = "daily"\ntpm = 5000\n'
     )
     key = found(conf, key_id="phone")
     assert (key.spend_cap_nanousd, key.request_cap, key.expires_at) == (20 * 10**9, 9, LATER)
@@ -60,7 +61,7 @@ def test_a_key_like_another_has_its_settings_but_not_its_name_secret_or_state(co
     one, two = found(conf), found(conf, key_id="two")
     assert (two.active, two.label, two.previous_hash, two.models) == (True, None, None, None)
     assert (two.request_cap, two.request_reset) == (7, "daily")
-    same = ("spend_cap_nanousd", "spend_reset", "expires_at")
+    same = ("spend_cap_nanousd", "spend_reset", "expires_at", "tpm")
     assert [getattr(one, name) for name in same] == [getattr(two, name) for name in same]
     assert one.hash != two.hash
 
@@ -87,7 +88,7 @@ def test_settings_are_changed_and_removed_in_place(conf: Path, folder: Path) -> 
         "never",
         None,
     )
-    set_key(conf, "acme", "ci", {"label": None, "models": None, "expires_at": None})
+    set_key(conf, "acme", "ci", {"label": None, "models": None, "expires_at": None, "tpm": None})
     assert (folder / ACME).read_text() == before
 
 

@@ -8,6 +8,7 @@ import pytest
 from rig.explanations import UNUSED, call_of, explain_as, loaded
 
 from addon.explain.explanation import explain
+from addon.explain.sentences import describe_tokens
 from addon.store.protocol import StoreUnavailable
 from policies.limits import Limit
 from policies.spend import CounterUse
@@ -105,6 +106,28 @@ def test_each_refusal_for_a_budget_names_the_budget() -> None:
 
     assert message("hello") == "Insufficient budget for this completion request."
     assert message("x" * 9_000).endswith("the estimated prompt cost exceeds the remaining cap.")
+
+
+def test_the_tokens_that_a_call_takes_are_shown() -> None:
+    workspace = replace(loaded().workspaces["hop"], tpm=20_000)
+    workspace = replace(workspace, keys=(replace(workspace.keys[0], tpm=9_000),))
+    content = json.dumps(BODY | {"model": "gpt", "max_tokens": 4_000}).encode()
+    found = explain(call_of(workspace), content, lambda *_: UNUSED, {})
+    first, second = found.attempts
+    assert (found.workspace_tpm, found.key_tpm, found.refused, second.tokens) == (20_000, 9_000, None, None)
+    assert first.tokens is not None
+    assert 1_000 < first.tokens < 1_500
+    said = describe_tokens(found)
+    assert said == f"20,000 of the workspace, 9,000 of the key; the call takes {first.tokens:,}"
+    assert describe_tokens(explain_as("plain", BODY)) is None
+
+
+def test_a_call_above_a_whole_limit_of_tokens_is_refused() -> None:
+    workspace = replace(loaded().workspaces["plain"], tpm=1_000)
+    found = explain(call_of(workspace), json.dumps(BODY).encode(), lambda *_: UNUSED, {})
+    assert found.refused is not None
+    assert (found.refused.step, found.refused.answer.status) == ("limits", 429)
+    assert "more than the workspace's limit of 1000 tokens a minute" in found.refused.answer.message
 
 
 def test_an_unavailable_store_refuses_as_for_a_live_call_with_the_reason() -> None:

@@ -76,6 +76,32 @@ CASES = {
         warnings=(("rpm_override_below_1", "acme", "rpm_override", "is below 1, and counts"),),
     ),
     "an override of 1": Case({"rpm_override": 1}),
+    "limits of tokens a minute that are too small": Case(
+        {
+            "tpm": 24,
+            "keys": (
+                replace(KEY, tpm=20, models=AllowedModels(("gpt-big",))),
+                replace(KEY, id="off", active=False, tpm=1),
+            ),
+        },
+        warnings=(
+            (
+                "tpm_below_likely_call",
+                "acme",
+                "tpm",
+                "is less than a call without a cap takes for gpt (25) and",
+            ),
+            (
+                "tpm_below_likely_call",
+                "acme",
+                "keys[0] (ci).tpm",
+                "takes for gpt-big (25); until five answers",
+            ),
+        ),
+    ),
+    "limits of tokens a minute for which a call without a cap has room": Case(
+        {"tpm": 25, "keys": (replace(KEY, tpm=25),)}
+    ),
     "no wallet and no protection": Case({"overage_protection": False}),
     "a platform key that is not set": Case(
         providers=(UNSET,),

@@ -43,6 +43,8 @@ EDITS = {
     ),
     "a text as rpm": (ACME, PLAN, plan_and("\n\"rpm_override\" = '6'"), "rpm_override", "(at line 4)"),
     "a table as rpm": (ACME, PLAN, plan_and("rpm_override.x = 6"), "rpm_override", "(at line 3)"),
+    "no tokens a minute": (ACME, PLAN, plan_and("tpm = 0"), "tpm", "equal to 1"),
+    "too many tokens a minute": (ACME, PLAN, plan_and("tpm = 1_000_000_001"), "tpm", "equal to 1000000000"),
     "float cap": (
         ACME,
         PLAN,

@@ -125,7 +125,7 @@ VALID: Mapping[str, Mapping[str, str]] = {
     "wallet credit": {"amount": "2", "reference": "May"},
     "wallet debit": {"amount": "1", "reference": "June"},
     "workspaces create": {"workspace": "new"},
-    "workspaces set": {"rpm_override": "7"},
+    "workspaces set": {"rpm_override": "7", "tpm": "5000"},
     "workspaces edit": {"text": "name = 'x'\n"},
     "rules add": {"keywords": "b", "model": "gpt-4o-mini"},
     "rules set": {"keywords": "c"},

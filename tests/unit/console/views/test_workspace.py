@@ -30,12 +30,14 @@ models = ["gpt-4o*"]
 spend_cap_usd = "3"
 spend_reset = "monthly"
 request_cap = 10
+tpm = 5_000
 previous_hash = "sha256:{"d" * 64}"
 previous_until = 2026-02-01T00:00:00Z
 """
 ROUTING = """
 monthly_spend_cap_usd = "2"
 rpm_override = 7
+tpm = 200_000
 rules = [{ keywords = ["sql", "table"], model = "gpt-4o-mini" }]
 heuristics = [{ when = "prompt_tokens_above", threshold_tokens = 99, model = "gpt-4o-mini" }]
 byok.OPENAI = { secret = "env:OWN_KEY", routing = true }
@@ -75,6 +77,7 @@ def test_the_settings_are_those_in_force(conf_file: Path) -> None:
     assert view.values["file"] == str(conf_file.parent / ACME)
     settings = view.values["settings"]
     assert (settings["plan"], settings["limit_rpm"], settings["default_model"]) == ("pro", 7, "gpt-4o-mini")
+    assert ("Tokens a minute", "200,000") in view.shown["facts"]
     assert records(view, "rules") == [{"place": 1, "keywords": "sql, table", "model": "gpt-4o-mini"}]
     [heuristic] = records(view, "heuristics")
     assert (heuristic["when"], heuristic["threshold_tokens"]) == ("prompt_tokens_above", 99)
@@ -110,6 +113,7 @@ def test_a_key_has_its_settings_its_use_and_its_last_call(conf_file: Path) -> No
         "spend_reset": "monthly",
         "request_cap": 10,
         "request_reset": "never",
+        "tpm": 5_000,
         "calls": 2,
         "failed_calls": 1,
         "retail_nanousd": 70,
