@@ -152,6 +152,17 @@ class Model:
         """The places that serve the row, in the order of models.toml. A further place has only itself."""
         return (self, *self.deployments)
 
+    def place_at(self, provider: str, upstream_model_id: str | None = None) -> "Model | None":
+        """Return the first place at a provider, of this id if one is given, None where there is none."""
+        return next(
+            (
+                place
+                for place in self.places
+                if place.provider.name == provider and upstream_model_id in (None, place.upstream_model_id)
+            ),
+            None,
+        )
+
     @property
     def place(self) -> str:
         """The name of this place: no other one of the row has it."""

@@ -103,7 +103,8 @@ def find_new_warnings(
 def _check_platform_keys(
     providers: Collection[Provider], models: Iterable[Model]
 ) -> Iterator[SettingsWarning]:
-    used = {model.provider.name for model in models if model.active and not model.byok_only}
+    served = [model for model in models if model.active and not model.byok_only]
+    used = {place.provider.name for model in served for place in model.places}
     lacking = [one for one in providers if one.unset_variables and one.name in used]
     others = [one for one in providers if one.platform_secret is not None and one.name in used]
     if lacking and not others and any(one.builtin and one.name in used for one in providers):

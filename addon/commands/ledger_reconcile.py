@@ -162,9 +162,12 @@ def _compare(
     aliases: dict[str, str],
     ledger_files: tuple[Path, ...],
 ) -> Comparison:
-    models = settings.models.values()
-    places = {model.upstream_model_id: model.slug for model in models if model.provider.name == provider}
-    catalog = Catalog({model.slug: _prices_of_model(model) for model in models}, places)
+    here = [
+        one for model in settings.models.values() for one in model.places if one.provider.name == provider
+    ]
+    places = {one.upstream_model_id: one.slug for one in here}
+    priced = [*settings.models.values(), *reversed(here)]  # The first place at this provider counts.
+    catalog = Catalog({one.slug: _prices_of_model(one) for one in priced}, places)
     place = find_ledger(settings.conf)
     if not place.exists():
         click.echo(f"There is no ledger yet in {place.name}: nothing was recorded.", err=True)
@@ -193,9 +196,8 @@ def _first_attempts(
     fallbacks: Iterable[tuple[str, str, str]], settings: Settings, provider: str
 ) -> Iterator[FirstAttempt]:
     """Yield the attempts of a provider's models that another model followed."""
-    asked = {
-        fold_slug(slug): model for slug, model in settings.models.items() if model.provider.name == provider
-    }
+    found = ((slug, model.place_at(provider)) for slug, model in settings.models.items())
+    asked = {fold_slug(slug): place for slug, place in found if place is not None}
     for created_at, requested, served in fallbacks:
         model = asked.get(fold_slug(requested))
         if model is not None and model.slug != served:

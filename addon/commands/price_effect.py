@@ -83,8 +83,9 @@ def measure_effect(
         if slug not in after:
             effect.unknown[f"left out: {slug} has no price then"] += 1
             continue
-        old, new = before[slug], after[slug]
-        if (old.provider.name, old.upstream_model_id) != (provider, upstream_model_id):
+        old = before[slug].place_at(provider, upstream_model_id)
+        new = after[slug].place_at(provider, upstream_model_id)
+        if old is None or new is None:
             effect.unknown[f"left out: {slug} was another model of a provider then"] += 1
             continue
         sums = effect.sums.setdefault((slug, mode), CallSums())
@@ -102,7 +103,17 @@ def measure_effect(
 
 
 def _pricing_of(model: Model) -> tuple[object, ...]:
-    return model.wholesale, model.retail, model.timed, model.cost, model.family.reasoning_beside_completion
+    return tuple(
+        (
+            place.place,
+            place.wholesale,
+            place.retail,
+            place.timed,
+            place.cost,
+            place.family.reasoning_beside_completion,
+        )
+        for place in model.places
+    )
 
 
 def _find_unknown(
@@ -124,7 +135,10 @@ def _find_unknown(
 def _find_needed_counts(*models: Model) -> dict[str, str]:
     """Return the counts that many rows do not have, but these prices need, with what is taken in their place."""
     priced = [
-        prices for model in models for prices in (model.wholesale, *(one.wholesale for one in model.timed))
+        prices
+        for model in models
+        for place in model.places
+        for prices in (place.wholesale, *(one.wholesale for one in place.timed))
     ]
     levels = [level for prices in priced for level in _all_levels(prices)]
     needed = {

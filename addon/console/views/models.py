@@ -91,7 +91,7 @@ def _make_row(model: Model, use: Mapping[str, Any]) -> dict[str, Any]:
         "active": model.active,
         "byok_only": model.byok_only,
         "sandbox": provider.builtin,
-        "has_platform_key": provider.has_platform_key,
+        "has_platform_key": any(place.provider.has_platform_key for place in model.places),
         "in_catalog": True,
         **_use_columns(use),
     }

@@ -105,5 +105,7 @@ def _list_filters(reading: Reading) -> Mapping[str, list[str]]:
     return {
         "workspace": sorted(settings.workspaces),
         "model": sorted(settings.models),
-        "provider": sorted({model.provider.name for model in settings.models.values()}),
+        "provider": sorted(
+            {place.provider.name for model in settings.models.values() for place in model.places}
+        ),
     }

@@ -255,3 +255,30 @@ def test_the_same_prices_write_nothing(conf: Path) -> None:
         done = run(conf, slug, "--input", price)
         assert (done.exit_code, done.stdout) == (0, "No price changes.\n")
     assert contents(conf.parent) == before
+
+
+def test_calls_of_each_place_are_computed_at_its_own_prices(conf: Path) -> None:
+    places = """
+[["own".deployments]]
+provider = "OPENAI"
+upstream_model_id = "own-2"
+
+[["own".deployments]]
+provider = "OPENAI"
+upstream_model_id = "own-3"
+input_price_per_m = "0.5"
+"""
+    overlay_of(conf).write_text(OWN.split("[[")[0] + places, encoding="utf-8")
+    at = [("GROQ", "own-1"), ("OPENAI", "own-2"), ("OPENAI", "own-3"), ("OPENAI", "gone")]
+    write_rows(
+        conf,
+        [
+            row(f"call-{number}", provider=name, upstream_model_id=model_id)
+            for number, (name, model_id) in enumerate(at)
+        ],
+    )
+    found = run_json(conf, "own", "--input", "2")
+    # 100 tokens of prompt each. The third place has a wholesale price of its own, and retail is the model's everywhere.
+    differences = {one["cost"]: one["difference_nanousd"] for one in found["calls"]}
+    assert list(differences.values()) == [200_000, 312_000]
+    assert "another model of a provider" in str(found)
