@@ -16,7 +16,11 @@ from rig.settings_files import edit, write_files
 from rig.vendor_exports import SAMPLES
 
 from addon.cli import main
+from addon.settings.settings import load_conf
+from addon.store.backends import find_ledger
 from addon.store.money import alerts
+from addon.store.money.reports.call_filter import Filter
+from addon.store.money.reports.call_pages import CallPosition, find_page
 from addon.store.money.sqlite.money import SqliteMoney
 from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.protocol import Settlement
@@ -137,3 +141,15 @@ def test_a_command_that_lists_says_the_same_in_each_form(both: Both, words: tupl
 @pytest.mark.parametrize("words", OTHERS, ids=" ".join)
 def test_a_command_says_the_same(both: Both, words: tuple[str, ...]) -> None:
     agree(both, words)
+
+
+def test_a_link_to_a_page_of_calls_leads_to_the_same_calls(both: Both) -> None:
+    sqlite, postgres = (find_ledger(load_conf(conf)) for conf in both)
+    with sqlite.read() as here, postgres.read() as there:
+        older, pages = "", 0
+        while pages == 0 or older:
+            before = CallPosition.parse(older) if older else None
+            page = find_page(here, Filter(), 23, before=before)
+            assert find_page(there, Filter(), 23, before=before) == page
+            older, pages = str(page.older or ""), pages + 1
+    assert pages > 5
