@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from policies.model import Model, Provider, Workspace
+from policies.model import Model, Workspace
+from policies.provider import Provider
 from policies.request_facts import RequestFacts
 from policies.route import MAX_ATTEMPTS, Route, Target
 from policies.routing import choose_route

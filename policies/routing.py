@@ -19,9 +19,10 @@ from typing import Final, NoReturn
 from policies.allowed_models import fold_slug
 from policies.fallback import NoFallback, choose_fallback, list_long_prompt_targets
 from policies.keywords import RuleText
-from policies.model import Heuristic, Model, Provider, Workspace
+from policies.model import Heuristic, Model, Workspace
 from policies.places import has_own_place, list_own_targets, list_platform_targets
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.route import Route, Target

@@ -13,7 +13,8 @@ from policies.alert_rules import KEY_LEAD_S
 from policies.fallback import find_unserved_reason
 from policies.key_models import find_idle_patterns
 from policies.limits import is_exposed
-from policies.model import Key, Model, Provider, Workspace
+from policies.model import Key, Model, Workspace
+from policies.provider import Provider
 from policies.token_limits import find_likely_tokens
 from policies.utc_time import format_utc
 

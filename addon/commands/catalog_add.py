@@ -22,7 +22,7 @@ from addon.settings.settings import Settings
 from addon.settings.value_types import SLUG_IS, Slug
 from addon.text.masking import mask_credentials
 from policies.allowed_models import fold_slug
-from policies.model import Provider
+from policies.provider import Provider
 
 
 @click.command()

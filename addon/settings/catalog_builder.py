@@ -37,8 +37,9 @@ from addon.text.toml import find_key_line
 from addon.text.urls import model_path, path_segment
 from policies.allowed_models import fold_slug
 from policies.family import CUSTOM_FAMILY, Estimator, Family, check_family
-from policies.model import Auth, Model, Provider
+from policies.model import Model
 from policies.money import compute_retail_prices
+from policies.provider import Auth, Provider
 
 _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
     {"openai": "bearer", "anthropic": "x-api-key", "gemini": "x-goog-api-key", "bedrock": "bearer"}

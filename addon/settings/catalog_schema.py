@@ -45,9 +45,10 @@ from policies.family import (
     ToolChoiceForm,
     ToolChoiceSent,
 )
-from policies.model import MAX_DEPLOYMENTS, Auth, Order
+from policies.model import MAX_DEPLOYMENTS, Order
 from policies.model_lacks import Lack
 from policies.prices import MAX_SEARCHES
+from policies.provider import Auth
 
 _DEFAULT = Estimator()
 

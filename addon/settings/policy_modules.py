@@ -56,6 +56,7 @@ OWN_MODULES: Final = frozenset(
             "price_set",
             "price_times",
             "prices",
+            "provider",
             "refusal",
             "request_facts",
             "resend",

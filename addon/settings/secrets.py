@@ -16,7 +16,7 @@ from addon.settings.sealed_secrets import MasterKeys
 from addon.settings.sources import Sources
 from addon.settings.value_types import SecretReference
 from addon.text.aws_signature import parse_aws_credentials
-from policies.model import Auth
+from policies.provider import Auth
 
 KEY_VARIABLE: Final = "TOLLGATE_SECRET_KEY"
 KEY_FILE_VARIABLE: Final = "TOLLGATE_SECRET_KEY_FILE"

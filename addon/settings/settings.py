@@ -26,7 +26,8 @@ from addon.settings.shared_settings import NEEDS_RESTART, load_conf
 from addon.settings.sources import Sources
 from addon.settings.validation import validate
 from policies.family import Family
-from policies.model import Credential, Model, Provider, Workspace
+from policies.model import Credential, Model, Workspace
+from policies.provider import Provider
 from policies.review import Policy
 from policies.route_table import RouteTable
 

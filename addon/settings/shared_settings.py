@@ -26,7 +26,8 @@ from addon.settings.sources import Sources
 from addon.settings.validation import validate
 from addon.settings.value_types import SecretReference
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
+from policies.provider import Provider
 from policies.review import Policy
 
 NEEDS_RESTART: Final = ("listen", "admin", "paths", "state", "ledger", "log")

@@ -27,7 +27,8 @@ from addon.settings.value_types import NAME, NAME_IS
 from addon.settings.workspace_schema import ByokTable, KeyTable, WorkspaceTable
 from addon.text.toml import find_line
 from policies.allowed_models import AllowedModels
-from policies.model import Byok, Heuristic, Key, KeywordRule, Provider, Workspace
+from policies.model import Byok, Heuristic, Key, KeywordRule, Workspace
+from policies.provider import Provider
 
 _OVERRIDE: Final = "rpm_override"
 

@@ -19,7 +19,7 @@ from addon.text.retry_after import parse_retry_after
 from addon.upstream.place_rests import PlaceRests
 from policies.affinity import distance
 from policies.key_cooldown import READY, Cooldown, after_answer, choose_index
-from policies.model import Provider
+from policies.provider import Provider
 from policies.route import Target
 
 log = logging.getLogger("tollgate.platform_keys")

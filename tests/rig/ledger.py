@@ -17,8 +17,9 @@ from addon.store.money.price_set_schema import NOT_KEPT
 from policies.call_stages import Stage
 from policies.exchange import NO_TARGET, PRICE_SET_CONTENT, Exchange
 from policies.family import Family
-from policies.model import Key, Model, Provider, Workspace
+from policies.model import Key, Model, Workspace
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.route import Route, Target
 from policies.sanitize import Sanitized
 from policies.spend import Hold

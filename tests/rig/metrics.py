@@ -10,8 +10,9 @@ from pydantic import SecretStr
 from policies.call_stages import Stage
 from policies.exchange import Exchange
 from policies.family import Family
-from policies.model import Key, Model, Provider, Workspace
+from policies.model import Key, Model, Workspace
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.route import Target
 from policies.usage import Usage
 from rig.ledger import route_fields

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from policies.family import Family
-from policies.model import Byok, Heuristic, HeuristicWhen, KeywordRule, Model, Provider, Workspace
+from policies.model import Byok, Heuristic, HeuristicWhen, KeywordRule, Model, Workspace
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.routing import choose_route

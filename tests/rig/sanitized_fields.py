@@ -3,8 +3,9 @@
 from typing import Any
 
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import Provider
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 NAMED = {"type": "function", "function": {"name": "f"}}

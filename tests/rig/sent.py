@@ -14,8 +14,9 @@ from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
 from policies.family import Family
 from policies.field_change import CHAT_BODY, FieldChange
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.route import Target
 from policies.sanitize import sanitize
 from rig.configuration import ROOT

@@ -12,8 +12,9 @@ from tornado.httputil import HTTPServerRequest
 from addon.dialects.endpoint import auth_headers
 from addon.runtime.local_http import send_answer
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.route import Target
 
 PRICES = Prices(1, 1, 1)

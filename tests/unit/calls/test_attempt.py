@@ -12,8 +12,9 @@ from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from addon.upstream.origin import Origin
 from policies.call_stages import IllegalMoveError, Stage
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.route import Target
 
 FREE = Prices(0, 0, 0)

@@ -13,9 +13,10 @@ from pydantic import SecretStr
 
 from addon.calls.public_catalog import PublicCatalog, etag, format_catalog, is_fresh, make_public_rows
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.price_times import TimedPrices
 from policies.prices import Prices
+from policies.provider import Provider
 
 WHOLESALE = Prices(150_000, 75_000, 600_000)
 MODEL = Model(

@@ -14,8 +14,9 @@ from addon.calls.upstream_request import make_reviewed_call
 from policies.call_stages import Stage
 from policies.exchange import Exchange
 from policies.family import Estimator, Family
-from policies.model import Key, Model, Provider, Workspace
+from policies.model import Key, Model, Workspace
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.review import ReviewedMessage
 from policies.route import Target
 

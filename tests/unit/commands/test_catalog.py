@@ -16,9 +16,10 @@ from addon.commands.catalog import catalog
 from addon.commands.catalog_comparison import compare_prices
 from addon.settings.settings import load_settings
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.price_times import Hours, TimedPrices
 from policies.prices import Prices, Tier
+from policies.provider import Provider
 
 CATALOG = ROOT / "catalog_data"
 # The day on which the prices of models.toml were read. Later, announced changes of the vendors come into force.

@@ -10,8 +10,9 @@ from pydantic import SecretStr
 from addon.dialects import DIALECTS
 from addon.dialects.endpoint import auth_headers, endpoint_url
 from policies.family import Family
-from policies.model import NO_SECRET, Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import NO_SECRET, Provider
 from policies.route import Target
 
 PRICES = Prices(1, 1, 1)

@@ -9,8 +9,9 @@ from addon.dialects import DIALECTS
 from addon.explain.field_diff import diff_fields
 from policies.family import Family
 from policies.field_change import LOSSES
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.route import Target
 
 HELLO = {"role": "user", "content": "hello", "name": "Ann"}

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from policies.completion_cap import LEAST_WINDOW_CAP_TOKENS, find_completion_cap, find_window_cap
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import Provider
 
 
 def windowed(window: int | None) -> Model:

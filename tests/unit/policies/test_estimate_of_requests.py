@@ -11,7 +11,8 @@ from rig.configuration import ROOT
 from addon.calls.chat_request import FORWARDED, parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
-from policies.model import NO_SECRET, Model
+from policies.model import Model
+from policies.provider import NO_SECRET
 from policies.refusal import Refusal
 from policies.route import Target
 from policies.sanitize import sanitize

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.money import MAX_CAP_USD
 from policies.plausible_usage import FACTOR, NOT_A_COUNT, ORDINARY_PROMPT_TOKENS, keep_plausible
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.usage import Usage
 
 FREE = Prices(0, 0, 0)

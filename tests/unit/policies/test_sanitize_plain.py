@@ -8,8 +8,9 @@ from rig.sent import shipped_families
 
 from policies.family import Family
 from policies.messages import are_plain, check_roles, rewrite_messages
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.refusal import Refusal
 from policies.sanitize import Sanitized, sanitize, sanitize_by_field
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.refusal import Refusal
 from policies.sanitize import sanitize
 from policies.schema_prompt import INSTRUCTION

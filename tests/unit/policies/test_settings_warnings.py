@@ -9,7 +9,8 @@ from pydantic import SecretStr
 from rig.routed_calls import MODELS, PROVIDERS
 
 from policies.allowed_models import AllowedModels
-from policies.model import Byok, Heuristic, Key, KeywordRule, Model, Provider, Workspace
+from policies.model import Byok, Heuristic, Key, KeywordRule, Model, Workspace
+from policies.provider import Provider
 from policies.settings_warnings import find_warnings
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

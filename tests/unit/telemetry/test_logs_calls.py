@@ -21,8 +21,9 @@ from addon.text.masking import MASK, mask_credentials
 from policies.call_stages import Stage
 from policies.exchange import Exchange
 from policies.family import Family
-from policies.model import Key, Model, Provider, Workspace
+from policies.model import Key, Model, Workspace
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.route import Target
 from policies.trace_context import TraceContext
 from policies.usage import Usage

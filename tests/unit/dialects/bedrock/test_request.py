@@ -11,8 +11,9 @@ from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.dialects.bedrock.request import to_request
 from policies.family import Family
-from policies.model import Model, Provider
+from policies.model import Model
 from policies.prices import Prices
+from policies.provider import Provider
 from policies.refusal import Refusal
 from policies.route import Target
 
