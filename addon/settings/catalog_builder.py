@@ -6,12 +6,11 @@ The tables of the overlay, ``[paths] catalog_overlay``, replace those of the cat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import SecretStr, TypeAdapter
+from pydantic import TypeAdapter
 
 from addon.settings.catalog_schema import (
     FAMILIES_FILE,
@@ -26,51 +25,26 @@ from addon.settings.catalog_schema import (
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import ErrorList, SettingsError, join_errors, join_key_path
 from addon.settings.file_content import parse_toml
-from addon.settings.gateway_secrets import SecretUse
 from addon.settings.price_schema import make_prices
 from addon.settings.price_time_schema import make_timed_prices, reprice
+from addon.settings.provider_builder import ProviderBuilder
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
-from addon.settings.value_types import SecretReference
 from addon.text.toml import find_key_line
 from addon.text.urls import model_path, path_segment
 from policies.allowed_models import fold_slug
-from policies.family import CUSTOM_FAMILY, Estimator, Family, check_family
+from policies.family import Estimator, Family, check_family
 from policies.model import Model
 from policies.money import compute_retail_prices
-from policies.provider import Auth, Provider
-
-_DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
-    {"openai": "bearer", "anthropic": "x-api-key", "gemini": "x-goog-api-key", "bedrock": "bearer"}
-)
-"""How each dialect sends a key, unless the provider's table says otherwise. Source: the vendors' API references."""
-
-type _Pairs = tuple[tuple[str, str], ...]
-
-_REQUEST_QUOTAS: Final[Mapping[str, _Pairs]] = MappingProxyType(
-    {
-        "openai": (("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),),
-        "anthropic": (("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),),
-    }
-)
-_TOKEN_QUOTAS: Final[Mapping[str, _Pairs]] = MappingProxyType(
-    {
-        "openai": (("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),),
-        "anthropic": (
-            ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-            ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
-        ),
-    }
-)
-"""The headers of each dialect that say what is left of a quota, unless the provider's table says otherwise. Source: the
-vendors' pages on rate limits."""
+from policies.provider import Provider
 
 type _Placed[T] = dict[str, tuple[Path, T]]
 """Tables by name, each with the file that it is in."""
 
 _HIDDEN: Final = MappingProxyType({"active": False})
 """The whole table of the overlay that hides a model of the catalog."""
+
 _PATHS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
     {"gemini": model_path, "bedrock": path_segment}
 )
@@ -82,15 +56,15 @@ class CatalogBuilder:
 
     def __init__(self, conf: ProxyConf, env: Mapping[str, str], sources: Sources) -> None:
         self._conf = conf
-        self._secrets = Secrets(env, sources, conf.paths.master_keys)
         self._sources = sources
         self.providers: dict[str, Provider] = {}
         self.provider_files: dict[str, Path] = {}
         self.families: dict[str, Family] = {}
+        self._providers = ProviderBuilder(Secrets(env, sources, conf.paths.master_keys), self.families)
+        self.key_uses = self._providers.key_uses
         self.models: dict[str, Model] = {}
         self.overlaid_slugs: frozenset[str] = frozenset()
         self.unknown_hidden: tuple[str, ...] = ()
-        self.key_uses: list[SecretUse] = []
         self.sandbox_enabled = False
         self.is_built = False
 
@@ -146,57 +120,8 @@ class CatalogBuilder:
     def _make_providers(self, tables: _Placed[ProviderTable], errors: ErrorList) -> None:
         for name, (file, table) in tables.items():
             with errors.collect():
-                self.providers[name] = self._make_provider(name, table, file)
+                self.providers[name] = self._providers.make(name, table, file)
                 self.provider_files[name] = file
-
-    def _make_provider(self, name: str, table: ProviderTable, file: Path) -> Provider:
-        auth = table.auth or _DEFAULT_AUTH[table.dialect]
-        keys, names, skipped, unset = self._read_platform_keys(table, auth, file, name)
-        return Provider(
-            name=name,
-            base_url=table.base_url or "",
-            dialect=table.dialect,
-            platform_keys=keys,
-            builtin=table.builtin,
-            auth=auth,
-            aws_region=(table.region or "") if auth == "aws_sigv4" else "",
-            aws_service=table.aws_service,
-            chat_path=table.chat_path,
-            headers=MappingProxyType(table.headers),
-            custom_family=self._find_custom_family(table, file, name),
-            skipped_keys=skipped,
-            unset_variables=unset,
-            service_tier=table.service_tier,
-            platform_key_names=names,
-            request_quota_headers=_or_usual(table.request_quota_headers, _REQUEST_QUOTAS, table.dialect),
-            token_quota_headers=_or_usual(table.token_quota_headers, _TOKEN_QUOTAS, table.dialect),
-        )
-
-    def _read_platform_keys(
-        self, table: ProviderTable, auth: Auth, file: Path, name: str
-    ) -> tuple[tuple[SecretStr, ...], tuple[str, ...], frozenset[int], tuple[str, ...]]:
-        """Return ``platform_keys``, their names, ``skipped_keys`` and ``unset_variables`` of a ``Provider``."""
-        keys: list[SecretStr] = []
-        names: list[str] = []
-        skipped: set[int] = set()
-        unset: list[str] = []
-        for position, (path, reference) in enumerate(table.keys_by_path.items(), start=1):
-            key = self._secrets.find(reference, auth, file, name, *path)
-            self.key_uses.append(SecretUse(file, join_key_path(name, *path), reference, key))
-            if key is None or key in keys:
-                skipped.add(position)
-            else:
-                keys.append(key)
-                names.append(name_reference(reference))
-            if key is None:
-                unset.append(reference.variable)
-        return tuple(keys), tuple(names), frozenset(skipped), tuple(unset)
-
-    def _find_custom_family(self, table: ProviderTable, file: Path, name: str) -> Family:
-        family = table.custom_family
-        if family is None:
-            return CUSTOM_FAMILY
-        return self.families[check_known(family, self.families, file, name, "custom_family", kind="family")]
 
     def _make_families(self, tables: _Placed[FamilyTable], errors: ErrorList) -> None:
         for name, (file, table) in tables.items():
@@ -300,15 +225,6 @@ class CatalogBuilder:
 
     def _find_family(self, name: str, file: Path, *path: str | int) -> Family:
         return self.families[check_known(name, self.families, file, *path, "family")]
-
-
-def _or_usual(stated: _Pairs | None, usual: Mapping[str, _Pairs], dialect: str) -> _Pairs:
-    return usual.get(dialect, ()) if stated is None else stated
-
-
-def name_reference(reference: SecretReference) -> str:
-    """Return a name for a reference. It does not show it: a sealed one is the secret itself."""
-    return blake2b(f"{reference.kind}:{reference.name}".encode(), digest_size=8).hexdigest()
 
 
 @lru_cache(maxsize=8)

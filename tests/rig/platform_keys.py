@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from addon.settings.catalog_builder import name_reference
+from addon.settings.provider_builder import name_reference
 from addon.settings.settings import load_settings
 from addon.settings.value_types import SecretReference
 from addon.telemetry.metrics import Metrics
