@@ -317,5 +317,6 @@ class Exchange(Struct, frozen=True):
             "price_set": prices and prices.hash,
             "platform_key": target.platform_key,
             "tags": self.tags,
+            "deployment": model.deployment,
             PRICE_SET_CONTENT: prices and prices.content,
         }

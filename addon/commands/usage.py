@@ -31,6 +31,9 @@ from addon.store.money.reports.totals import GROUPS
 @click.option("--model", metavar="SLUG", help="Only calls that this model served.")
 @click.option("--provider", metavar="NAME", help="Only calls that went to this provider.")
 @click.option(
+    "--deployment", metavar="NAME", help="Only calls that this place of a model served: PROVIDER/model-id."
+)
+@click.option(
     "--status",
     metavar="STATUS",
     callback=parse_status_option,
@@ -74,6 +77,7 @@ def usage(
     key: str | None,
     model: str | None,
     provider: str | None,
+    deployment: str | None,
     status: str | None,
     mode: str | None,
     since: str | None,
@@ -87,7 +91,7 @@ def usage(
     if named_form and form != "table":
         raise click.UsageError("use either --format or one of --json, --csv and --wide")
     form = named_form or form
-    wanted = Filter(workspace, model, since, until, key, provider, status, mode)
+    wanted = Filter(workspace, model, since, until, key, provider, status, mode, deployment=deployment)
     check_filters(by, wanted)
     if by == LIMITS and ledger_file is not None:
         raise click.UsageError("limits are those of now, which no other file has: no --ledger")

@@ -95,10 +95,12 @@ def check_filters(by: str | None, wanted: Filter) -> None:
     if by == LIMITS and (wanted.selects_sent_calls or wanted.since or wanted.until):
         raise click.UsageError(
             "limits are those of the current periods:"
-            " no --model, --provider, --status, --mode, --since or --until"
+            " no --model, --provider, --deployment, --status, --mode, --since or --until"
         )
     if by == REFUSALS and wanted.selects_sent_calls:
-        raise click.UsageError("refused calls were not sent: no --model, --provider, --status or --mode")
+        raise click.UsageError(
+            "refused calls were not sent: no --model, --provider, --deployment, --status or --mode"
+        )
 
 
 def check_names(conf_file: Path, conf: ProxyConf, ledger: Ledger, wanted: Filter) -> None:

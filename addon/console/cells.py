@@ -50,6 +50,7 @@ HEADINGS: Final[Mapping[str, str]] = {
     "model_slug": "Model",
     "requested_model": "Requested model",
     "upstream_model_id": "Provider's model",
+    "deployment": "Place",
     "key_id": "Key",
     "end_user": "End user",
     "client_request_id": "Client's request ID",

@@ -63,6 +63,7 @@ def test_a_call_is_one_ledger_row_with_its_request_id(
         "price_set": sha256(PRICES.encode()).hexdigest()[:32],
         "platform_key": 1,
         "tags": None,
+        "deployment": None,
     }
 
 

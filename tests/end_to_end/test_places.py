@@ -108,8 +108,11 @@ def test_another_place_of_the_model_serves_and_is_no_fallback(
     assert "x-gateway-fallback" not in answer.headers
     if not stream:
         assert answer.json()["model"] == "first"
-    names = ("model_slug", "provider", "upstream_model_id", "fallback", "attempts", "status")
-    assert row(gateway, answer, *names) == ("first", "B", "b", 0, 2, 200)
+    names = ("model_slug", "provider", "deployment", "fallback", "attempts", "status")
+    assert row(gateway, answer, *names) == ("first", "B", "B/b", 0, 2, 200)
+    found = {"event": "call", "id": answer.headers["x-request-id"]}
+    line = gateway.wait_for_log(lambda line: line.items() >= found.items())
+    assert line["deployment"] == "B/b"
 
 
 def test_the_fallback_model_follows_the_places_within_the_bound_of_attempts(

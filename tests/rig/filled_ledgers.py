@@ -80,6 +80,7 @@ def _rows(number: int) -> Iterator[dict[str, Any]]:
             "client_request_id": random.choice([None, *ODD]),
         }
         row["tags"] = random.choice([None, recordable_tags({"team": random.choice(ODD), "a b": "\0x\ud800"})])
+        row["deployment"] = random.choice([None, None, "Zed/a", ODD[0]])
         row |= {"stream": place % 2, "fallback": place % 5 == 0, "attempts": 2 if place % 5 == 0 else 1}
         if place % 6 == 0:
             row |= {"status": random.choice([200, 400, 429, 503]), "error_code": random.choice(["a_b", *ODD])}

@@ -51,6 +51,7 @@ USAGE = Table(
         "price_set",
         "platform_key",
         "tags",
+        "deployment",
     ),
 )
 
@@ -69,6 +70,7 @@ _LATER_COLUMNS = {
     "price_set": NOT_KEPT,
     "platform_key": None,
     "tags": None,
+    "deployment": None,
     PRICE_SET_CONTENT: None,
 }
 

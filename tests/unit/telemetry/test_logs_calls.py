@@ -76,6 +76,7 @@ def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
         "key_id": "ci",
         "slug": "fast",
         "provider": "OPENAI",
+        "deployment": None,
         "mode": "payg",
         "decided_by": "pinned",
         "attempts": 1,
@@ -103,8 +104,9 @@ def test_a_refusal_is_one_line_even_if_little_is_known_of_the_call(lines: Lines)
     log_call(stranger, 5.002, event="refusal")
     line = lines.one
     assert {name for name, value in line.items() if value is None} == {
-        "workspace", "key_id", "slug", "provider", "mode", "decided_by", "finish_reason", "prompt_tokens",
-        "completion_tokens", "first_byte_ms", "client_request_id", "trace_id", "parent_span_id", "span_id",
+        "workspace", "key_id", "slug", "provider", "deployment", "mode", "decided_by", "finish_reason",
+        "prompt_tokens", "completion_tokens", "first_byte_ms", "client_request_id", "trace_id", "parent_span_id",
+        "span_id",
     }  # fmt: skip
     assert (line["event"], line["status"], line["error_code"]) == ("refusal", 401, "invalid_api_key")
     assert line["duration_ms"] == 2

@@ -174,13 +174,12 @@ class Migration(NamedTuple):
     min_reader: int = 1
 
 
-_TAGS: Final = (
-    # Calls wait for who waits for a report that reads ``usage``. So nobody waits for long.
-    "SET LOCAL lock_timeout = 1000",
-    f"ALTER TABLE usage ADD COLUMN tags {_TEXT}",
-)
+# Calls wait for who waits for a report that reads ``usage``. So nobody waits for long.
+_SOON: Final = "SET LOCAL lock_timeout = 1000"
+_TAGS: Final = (_SOON, f"ALTER TABLE usage ADD COLUMN tags {_TEXT}")
+_DEPLOYMENT: Final = (_SOON, f"ALTER TABLE usage ADD COLUMN deployment {_TEXT}")
 
-MIGRATIONS: Final = (Migration(SCHEMA), Migration(_TAGS))
+MIGRATIONS: Final = (Migration(SCHEMA), Migration(_TAGS), Migration(_DEPLOYMENT))
 """The migrations, numbered from 1 on. A released one is never edited; a new one follows it."""
 
 

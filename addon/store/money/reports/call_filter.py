@@ -33,6 +33,7 @@ class Filter:
     mode: str | None = None
     end_user: str | None = None
     error_code: str | None = None
+    deployment: str | None = None
 
     def rows(self) -> tuple[str, list[str]]:
         """Return the SQL condition for rows of ``usage``, with a value for each ``?``."""
@@ -63,7 +64,7 @@ class Filter:
 
     @property
     def needs_rows(self) -> bool:
-        """Whether only rows can answer: sums know the class of a status, and no text of a client."""
+        """Whether only rows can answer: sums know the class of a status, no text of a client and no place."""
         return self._has_exact_status or any(value is not None for value in self._texts().values())
 
     @property
@@ -79,7 +80,7 @@ class Filter:
             status = f"{status[0]}xx"
         elif status is None and self.error_code is not None:
             status = FAILED  # Only a call that failed has an error code.
-        return replace(self, status=status, end_user=None, error_code=None)
+        return replace(self, status=status, end_user=None, error_code=None, deployment=None)
 
     def conditions(self, *, of_rows: bool) -> dict[str, str | None]:
         """Return the conditions but those of the time, for rows of ``usage`` or for sums."""
@@ -98,6 +99,7 @@ class Filter:
         return {
             "end_user = ?": self.end_user,
             "error_code = ?": self.error_code,
+            "deployment = ?": self.deployment,
         }
 
     def _status_of_rows(self) -> dict[str, str | None]:

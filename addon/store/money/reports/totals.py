@@ -25,6 +25,7 @@ GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
         "key": ("workspace", "key_id"),
         "model": ("model_slug",),
         "provider": ("provider",),
+        "deployment": ("deployment",),
         "mode": ("mode",),
         "status": ("status_class",),
         "user": ("end_user",),

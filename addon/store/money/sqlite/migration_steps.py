@@ -145,10 +145,15 @@ def m0023_token_buckets(db: "Database") -> None:
     """)
 
 
+def m0024_deployment(db: "Database") -> None:
+    """Which place of its model served a call, of a model that has several. Source: docs/ledger.md."""
+    db.conn.execute("ALTER TABLE usage ADD COLUMN deployment TEXT")
+
+
 STEPS = (
     *(m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over),
     *(m0007_rollups, m0008_client_request_id, m0009_alerts, m0010_refusals, m0011_days, m0012_small_tables),
     *(m0013_audit, m0014_newest_days_first, m0015_client_requests, m0016_resends, m0017_audit_chain),
     *(m0018_priced_counts, m0019_price_sets, m0020_short_triggers, m0021_archives),
-    *(m0022_tags, m0023_token_buckets),
+    *(m0022_tags, m0023_token_buckets, m0024_deployment),
 )

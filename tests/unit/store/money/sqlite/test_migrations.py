@@ -42,7 +42,15 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
     with second_connection(ledger_path) as before:
         earlier.apply(Database(before))
         row = make_row("old") | {"cache_write_tokens": 7}
-        for later in ("client_request_id", "resends", *PRICED_COLUMNS, "price_set", "platform_key", "tags"):
+        for later in (
+            "client_request_id",
+            "resends",
+            *PRICED_COLUMNS,
+            "price_set",
+            "platform_key",
+            "tags",
+            "deployment",
+        ):
             del row[later]
         columns, marks = ", ".join(row), ", ".join("?" * len(row))
         before.execute(f"INSERT INTO usage ({columns}) VALUES ({marks})", tuple(row.values()))
@@ -53,7 +61,12 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
     await store.close()
     kept, new = read_rows(ledger_path)
     later_columns = {"client_request_id": None, "resends": 0, **dict.fromkeys(PRICED_COLUMNS)}
-    assert kept == row | later_columns | {"price_set": "not kept", "platform_key": None, "tags": None}
+    assert kept == row | later_columns | {
+        "price_set": "not kept",
+        "platform_key": None,
+        "tags": None,
+        "deployment": None,
+    }
     assert (new["id"], new["fallback"], new["attempts"]) == ("new", 1, 1)
     with second_connection(ledger_path) as after:
         assert [tuple(index) for index in after.execute(_INDEXES)] == [tuple(index) for index in indexes]
