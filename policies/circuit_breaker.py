@@ -28,7 +28,8 @@ from policies.route import Target
 
 FAILURES = 5
 WINDOW_US = 60_000_000
-REST_US = 30_000_000
+REST_US = 15_000_000
+"""Two rests fit into half a minute: a place that recovered serves again within that, even if a probe just failed."""
 PROBE_US = 60_000_000
 """How long others wait for a probe whose process does not renew it."""
 LEAST_WORKSPACES = 2

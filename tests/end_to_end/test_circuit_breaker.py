@@ -1,6 +1,6 @@
 """A provider that keeps failing: the providers that the gateway calls, and what clients and operators see.
 
-Each test has its own providers, and ends long before an open circuit allows a probe (half a minute).
+Each test has its own providers, and ends long before an open circuit allows a probe (a quarter of a minute).
 unit/policies/test_circuit_breaker.py and unit/store/rates/test_circuits.py test the times of the rule and of
 the probe.
 """

@@ -42,7 +42,7 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
 )
 """The weight of each outcome. "breaks off when finished": without usage, ``[DONE]`` and the end of the message.
 
-A provider of one fate may also have "closes unanswered": it reads the request, works, and closes without a byte. Or
+A provider of one fate may also have "503", or "closes unanswered": it reads the request, works, and closes. Or
 "ends late": it ends the message of a stream a while after ``[DONE]``.
 """
 
@@ -120,7 +120,7 @@ class Provider:
         self.log.append(generated)
         if not await self._starts_answer(outcome, writer, random.uniform(0.01, 2.0)):
             return False
-        if outcome in ("429", "500", "401"):
+        if outcome in ("429", "500", "503", "401"):
             return await self._refuse(int(outcome), writer)
         generated.prompt_tokens = prompt_tokens
         answer = _Answer(writer, generated, tokens, at, pause_s)
