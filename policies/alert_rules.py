@@ -6,6 +6,7 @@ often a process looks, which one does, and whether one ended in between. Source:
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from hashlib import blake2s
 from typing import Literal
 
 from msgspec import Struct
@@ -45,6 +46,7 @@ class Budget(Struct, frozen=True):
     """A limit and how much of it is used: calls for ``request_cap``, else nano-USD.
 
     For the wallet, ``maximum`` is the last credit, and ``period`` its id: the balance before it counts as not used.
+    ``scope`` is that of a user or tag, for ``budget_cap``.
     """
 
     workspace: str
@@ -53,15 +55,23 @@ class Budget(Struct, frozen=True):
     period: str
     used: int
     maximum: int
+    scope: str | None = None
 
     @property
     def name(self) -> str:
-        """The name of its mark: the same in all periods."""
+        """The name of its mark: the same in all periods. That of a user or tag is of one period, and names no value."""
+        if self.scope is not None:
+            return f"{value_marks(self.workspace)}{blake2s(self.scope.encode(), digest_size=12).hexdigest()}"
         return f"budget {self.workspace} {self.kind}" + (f" {self.key_id}" if self.key_id else "")
 
     @property
     def left(self) -> int:
         return self.maximum - self.used
+
+
+def value_marks(workspace: str) -> str:
+    """Return the beginning of the marks of budgets of users and tags."""
+    return f"value {workspace} "
 
 
 class Mark(Struct, frozen=True):
@@ -118,7 +128,8 @@ def make_budget(
     """Return a limit with its use; None for a wallet without a credit. ``last_credit`` is its id and nano-USD."""
     if limit.kind != "wallet":
         used = requests if limit.kind == "request_cap" else spent_nanousd
-        return Budget(workspace, key_id, limit.kind, limit.counter.period, used, limit.maximum)
+        scope = limit.counter.scope if limit.kind == "budget_cap" else None
+        return Budget(workspace, key_id, limit.kind, limit.counter.period, used, limit.maximum, scope)
     if last_credit is None:
         return None
     credit_id, credit_nanousd = last_credit

@@ -264,6 +264,7 @@ class Exchange(Struct, frozen=True):
             target=self.next_target,
             status=CLIENT_CLOSED_REQUEST,
             error_code=INTERRUPTED,
+            hold=None,
         )
         return interrupted.ledger_row(self.started_s)
 
@@ -318,5 +319,6 @@ class Exchange(Struct, frozen=True):
             "platform_key": target.platform_key,
             "tags": self.tags,
             "deployment": model.deployment,
+            "budgets": self.hold and self.hold.budgets,
             PRICE_SET_CONTENT: prices and prices.content,
         }

@@ -16,15 +16,15 @@ from policies.model import Key, Mode, Plan, Reset, Workspace
 
 EVER = "ever"
 
-LimitKind = Literal["request_cap", "spend_cap", "wallet", "monthly_spend_cap"]
+LimitKind = Literal["request_cap", "spend_cap", "wallet", "monthly_spend_cap", "budget_cap"]
 """In the order of the checks. ``request_cap`` counts calls, the others nano-USD."""
 
 LIMITS_OF_KEYS: frozenset[LimitKind] = frozenset({"request_cap", "spend_cap"})
-"""The limits of one API key. The others are of its workspace."""
+"""The limits of one API key. The others are of its workspace, ``budget_cap`` of one user or tag in it."""
 
 
 class Counter(Struct, frozen=True, gc=False):
-    """The use of a scope ("key:acme/ci", "workspace:acme", "wallet:acme") within one period."""
+    """The use of a scope ("key:acme/ci", "workspace:acme", "wallet:acme", or as in ``budgets``) within one period."""
 
     scope: str
     period: str

@@ -224,6 +224,19 @@ class Heuristic:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """What each value of a field of requests may spend in a period. ``of`` is ``user`` or ``tag:NAME``.
+
+    ``is_required``: a call without the field is refused.
+    """
+
+    of: str
+    spend_cap_nanousd: int
+    spend_reset: Reset = "never"
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Workspace:
     """The settings of one customer, which the contract's Dashboard would have.
 
@@ -250,6 +263,7 @@ class Workspace:
     byok: Mapping[str, Byok] = _NO_ENTRIES
     rules: tuple[KeywordRule, ...] = ()
     heuristics: tuple[Heuristic, ...] = ()
+    budgets: tuple[Budget, ...] = ()
     credentials: tuple[Credential, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from policies.budgets import parse_scope
 from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
 from policies.money import PICOUSD_PER_NANOUSD, RARE_KINDS, find_dearest, format_nanousd
 from policies.prices import MAX_SEARCHES, Prices
@@ -54,10 +55,14 @@ class MaxCost(Struct, frozen=True, gc=False):
 
 
 class Hold(Struct, frozen=True, gc=False):
-    """The amount that is held for a call, and the tokens that each of its choices may have."""
+    """The amount that is held for a call, and the tokens that each of its choices may have.
+
+    ``budgets`` has the scopes of the budgets that pay for it, as ``budgets.encode_scopes``; None for none.
+    """
 
     amount_nanousd: int
     cap_tokens: int
+    budgets: str | None = None
 
 
 class Denial(Struct, frozen=True, gc=False):
@@ -141,6 +146,9 @@ def place_hold(
 def make_denial_refusal(denial: Denial, now: datetime, *, note: str = "") -> Refusal:
     """Return the refusal for ``denial`` at ``now`` (UTC), with a ``note`` and the time of a retry."""
     code, message = _MESSAGES[denial.reason]
+    if denial.limit.kind == "budget_cap":
+        budget = _describe_budget(denial.limit)
+        message = message.format(budget) if denial.reason == "budget_cap" else f"{message} It is {budget}."
     message = f"{message.removesuffix('.')}; {note}." if note else message
     if denial.in_flight:
         calls = "1 call" if denial.in_flight == 1 else f"{denial.in_flight} calls"
@@ -164,6 +172,10 @@ _MESSAGES: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
         ),
         "wallet": ("payment_required", "Insufficient API credits; top up the workspace's wallet."),
         "monthly_spend_cap": ("payment_required", "Monthly spend limit reached."),
+        "budget_cap": (
+            "payment_required",
+            "Spend limit reached: {} is used up; raise its spend_cap_usd or wait for the reset cycle.",
+        ),
         "budget": ("payment_required", "Insufficient budget for this completion request."),
         "budget_of_prompt": (
             "payment_required",
@@ -171,6 +183,16 @@ _MESSAGES: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
         ),
     }
 )
+
+
+def _describe_budget(limit: Limit) -> str:
+    """Return a budget and its value in words: ``the budget of user "ann"``."""
+    _, budget, _, value = parse_scope(limit.counter.scope)
+    shown = value if len(value) <= _MAX_SHOWN_CHARS else f"{value[:_MAX_SHOWN_CHARS]}…"
+    return f'the budget of {budget} "{shown}"'
+
+
+_MAX_SHOWN_CHARS: Final = 64
 
 
 def _hold_in_full(max_cost: MaxCost) -> Hold:

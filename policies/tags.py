@@ -9,6 +9,7 @@ from typing import Final
 USER: Final = "user"
 TAG: Final = "tag:"
 _TAG = re.compile(r"tag:[A-Za-z0-9_.:@+ -]{1,64}")
+TAG_NAME_IS: Final = "1 to 64 letters, digits, blanks and characters of _.:@+-"
 
 
 def is_tag(text: str) -> bool:

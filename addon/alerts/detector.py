@@ -24,6 +24,7 @@ from addon.store.money.alerts import (
     read_marks,
     read_new_rows,
 )
+from addon.store.money.reports.budgets import find_reached
 from addon.store.money.reports.wallet_credits import Credit, find_last_credits
 from addon.store.protocol import Store
 from addon.telemetry.metrics import Metrics
@@ -36,6 +37,7 @@ from policies.alert_rules import (
     find_key_ends,
     limits_to_watch,
     make_budget,
+    value_marks,
 )
 from policies.circuit_breaker import LEAST_WORKSPACES, shared_name
 from policies.model import Workspace
@@ -265,7 +267,19 @@ class Detector:
             budget = make_budget(workspace.id, key_id, limit, spent_nanousd, requests, credit)
             if budget:
                 self._find_thresholds(found, workspace.alert_at_percent, budget, now)
+        if workspace.budgets and workspace.alert_at_percent:
+            await self._find_in_values(found, workspace, now)
         return left_usd
+
+    async def _find_in_values(self, found: FoundEvents, workspace: Workspace, now: datetime) -> None:
+        """Look at the budgets of users and tags of one workspace. Forget the marks of those that are not reached."""
+        passed = {name for name in self._known if name.startswith(value_marks(workspace.id))}
+        for limit, spent_nanousd in await self._ledger.read(find_reached, workspace, now):
+            budget = make_budget(workspace.id, None, limit, spent_nanousd, 0, None)
+            assert budget is not None  # noqa: S101  (only a wallet may have none)
+            passed.discard(budget.name)
+            self._find_thresholds(found, workspace.alert_at_percent, budget, now)
+        found.marks |= dict.fromkeys(passed)
 
     def _find_thresholds(
         self, found: FoundEvents, percents: Sequence[int], budget: Budget, now: datetime

@@ -10,6 +10,7 @@ from typing import Any
 from addon.store.money.alerts import NewAlert, Rescue
 from addon.text.masking import mask_credentials
 from policies.alert_rules import RESCUE_WINDOW_S, AlertType, Budget, KeyEnd
+from policies.budgets import parse_scope
 from policies.fleet_files import MAX_NAMED, PERSIST_S, Reported
 from policies.money import format_nanousd
 from policies.utc_time import format_utc
@@ -61,6 +62,9 @@ def threshold_crossed(budget: Budget, percent: int, now: datetime) -> Event:
         f"limit_{unit}": budget.maximum,
         f"left_{unit}": budget.left,
     }
+    if budget.scope is not None:
+        _, named, _, value = parse_scope(budget.scope)
+        fields |= {"budget": named, "value": value}
     named = event_id(budget.name, budget.period, budget.maximum, percent)
     return Event(named, "budget.threshold", now, _describe_budget(budget, percent), fields)
 
@@ -73,6 +77,9 @@ def _describe_budget(budget: Budget, percent: int) -> str:
         )
     amounts = f"{format_nanousd(budget.used)} of {format_nanousd(budget.maximum)} USD"
     match budget.kind:
+        case "budget_cap" if budget.scope is not None:
+            _, named, _, value = parse_scope(budget.scope)
+            return f'The budget of {named} "{value}" of {budget.workspace} is used to {percent}%: {amounts}.'
         case "wallet":
             left = format_nanousd(budget.left)
             return f"{budget.workspace} has used {percent}% of its last credit: {left} USD are left in its wallet."

@@ -18,6 +18,7 @@ from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
 from addon.text.tags import recordable_tags
 from addon.upstream.place_speeds import PlaceSpeeds
+from policies.budgets import budget_limits, check_required
 from policies.call_stages import Stage
 from policies.completion_cap import find_completion_cap, find_window_cap
 from policies.exchange import Exchange
@@ -39,7 +40,10 @@ from policies.usage import Usage
 
 
 def accept_request(call: Call, chat: ChatRequest) -> None:
-    """Note the request of a call, once its body is read and valid."""
+    """Note the request of a call, once its body is read and valid.
+
+    Raises Refusal ``validation_failed`` where it lacks a field that a budget of its workspace requires.
+    """
     call.chat = chat
     model, end_user = chat.model, chat.end_user
     call.exchange = call.exchange.with_request(
@@ -48,6 +52,8 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
         recordable_tags(chat.metadata) if chat.extras else None,
         stream=chat.stream,
     )
+    if budgets := call.exchange.workspace.budgets:
+        check_required(budgets, call.exchange.end_user, call.exchange.tags)
 
 
 def find_route(call: Call, speeds: PlaceSpeeds | None = None) -> Route:
@@ -154,13 +160,16 @@ def make_hold_request(call: Call, cap_tokens: int | None, typical_tokens: int | 
     """
     exchange, target, created_at = call.exchange, call.exchange.next_target, call.exchange.created_at
     workspace, key = exchange.workspace, exchange.key
+    limits = limits_of(workspace, key, target.mode, created_at)
+    if workspace.budgets and target.mode == "payg":
+        limits += budget_limits(workspace, exchange.end_user, exchange.tags, created_at)
     return HoldRequest(
         id=exchange.id,
         created_at=created_at,
         workspace=workspace.id,
         key_id=key.id,
         max_cost=_max_cost(call, target, cap_tokens, is_protected=workspace.overage_protection),
-        limits=limits_of(workspace, key, target.mode, created_at),
+        limits=limits,
         interrupted_row=exchange.interrupted_row(),
         tokens=_find_tokens(call, target, cap_tokens, typical_tokens) if workspace.tpm or key.tpm else None,
     )

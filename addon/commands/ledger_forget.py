@@ -57,7 +57,7 @@ def forget(workspace: str, user: str, files: tuple[Path, ...], is_applied: bool,
                     for one, calls in filed.items():
                         if calls:
                             one.empty(workspace, user)
-                    ledger.empty_calls(here)
+                    ledger.empty_calls(here, workspace, user)
             with place.read() as found:
                 unread = find_unread(found, files, ledger.find_copies())
     click.echo("\n".join([*counts, _describe(is_applied, len(here) + sum(filed.values()))]))

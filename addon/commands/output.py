@@ -90,6 +90,8 @@ def format_limit(row: Mapping[str, Any], format_usd: Callable[[int], str] = form
     Counts of requests and amounts of money share the columns.
     """
     name = [row["limit"].replace("_", " "), row["period"]]
+    if row.get("budget"):
+        name[0] += escape_line(f" of {row['budget']} {row['value']}")
     if row["limit"] == "request_cap":
         counts = (row["requests"], row["requests_in_flight"], row["request_cap"], row["requests_left"])
         return [*name, *(str(count) for count in counts)]

@@ -9,6 +9,7 @@ from addon.commands.options import conf_option, ledger_option, listing_options
 from addon.commands.output import Form
 from addon.commands.readers import choose_ledger, note_missing, open_ledger
 from addon.commands.usage_options import (
+    BUDGETS,
     LIMITS,
     REFUSALS,
     check_filters,
@@ -54,7 +55,7 @@ from addon.store.money.reports.totals import GROUPS
     metavar="NAME[,NAME]",
     callback=parse_by_option,
     shell_complete=complete_by_option,
-    help=f"Only totals by one or two of {', '.join(GROUPS)} and tag:NAME, or only {REFUSALS} or {LIMITS}."
+    help=f"Only totals by one or two of {', '.join(GROUPS)} and tag:NAME, or only {REFUSALS}, {LIMITS} or {BUDGETS}."
     " Without it: recent calls, totals, refusals and limits.",
 )
 @click.option(
@@ -93,8 +94,8 @@ def usage(
     form = named_form or form
     wanted = Filter(workspace, model, since, until, key, provider, status, mode, deployment=deployment)
     check_filters(by, wanted)
-    if by == LIMITS and ledger_file is not None:
-        raise click.UsageError("limits are those of now, which no other file has: no --ledger")
+    if by in (LIMITS, BUDGETS) and ledger_file is not None:
+        raise click.UsageError(f"{by} are those of now, which no other file has: no --ledger")
     with report_errors():
         conf = load_conf(conf_file)
         place = choose_ledger(conf, ledger_file)

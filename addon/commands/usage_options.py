@@ -19,11 +19,13 @@ from addon.store.money.reports.call_filter import FAILED, Filter, is_status
 from addon.store.money.reports.names import find_names
 from addon.store.money.reports.totals import GROUPS
 from addon.store.protocol import StoreUnavailable
-from policies.tags import TAG, is_tag
+from policies.tags import TAG, TAG_NAME_IS, is_tag
 
 LIMITS: Final = "limits"
 REFUSALS: Final = "refusals"
+BUDGETS: Final = "budgets"
 """Values of ``--by`` that are not a name of ``GROUPS``."""
+_TABLES: Final = (LIMITS, BUDGETS, REFUSALS)
 
 _UNITS = MappingProxyType({"m": "minutes", "h": "hours", "d": "days", "w": "weeks"})
 
@@ -52,21 +54,21 @@ def parse_moment_option(context: click.Context, option: click.Parameter, text: s
 
 
 def parse_by_option(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
-    """Return one or two of ``GROUPS`` or tags, separated by a comma, or ``LIMITS`` or ``REFUSALS``."""
-    if text is None or text in (LIMITS, REFUSALS):
+    """Return one or two of ``GROUPS`` or tags, separated by a comma, or ``LIMITS``, ``BUDGETS`` or ``REFUSALS``."""
+    if text is None or text in _TABLES:
         return text
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
-        if part in (LIMITS, REFUSALS):
+        if part in _TABLES:
             raise click.BadParameter(f'"{part}" takes no second name', context, option)
         if part.startswith(TAG) and not is_tag(part):
             raise click.BadParameter(
-                "the name of a tag has 1 to 64 letters, digits, blanks and characters of _.:@+-",
+                f"the name of a tag has {TAG_NAME_IS}",
                 context,
                 option,
             )
         if part not in GROUPS and not is_tag(part):
-            known = [*GROUPS, LIMITS, REFUSALS] if len(parts) == 1 else GROUPS
+            known = [*GROUPS, *_TABLES] if len(parts) == 1 else GROUPS
             raise click.BadParameter(
                 f'unknown "{shorten_name(part)}"{suggest_name(part, known)}', context, option
             )
@@ -78,7 +80,7 @@ def parse_by_option(context: click.Context, option: click.Parameter, text: str |
 def complete_by_option(context: click.Context, option: click.Parameter, text: str) -> list[str]:  # noqa: ARG001
     """Return the values of ``--by`` that begin with ``text``."""
     first, comma, begun = text.rpartition(",")
-    names = [name for name in GROUPS if name != first] if comma else [*GROUPS, LIMITS, REFUSALS]
+    names = [name for name in GROUPS if name != first] if comma else [*GROUPS, *_TABLES]
     return [first + comma + name for name in names if name.startswith(begun)]
 
 
@@ -92,11 +94,13 @@ def check_filters(by: str | None, wanted: Filter) -> None:
     """Refuse filters that do not apply to what is asked for, or that no call can pass."""
     if wanted.since and wanted.until and wanted.since > wanted.until:
         raise click.UsageError("--since is after --until, so no call can match")
-    if by == LIMITS and (wanted.selects_sent_calls or wanted.since or wanted.until):
+    if by in (LIMITS, BUDGETS) and (wanted.selects_sent_calls or wanted.since or wanted.until):
         raise click.UsageError(
-            "limits are those of the current periods:"
+            f"{by} are those of the current periods:"
             " no --model, --provider, --deployment, --status, --mode, --since or --until"
         )
+    if by == BUDGETS and wanted.key:
+        raise click.UsageError("budgets are of users and tags, with any key: no --key")
     if by == REFUSALS and wanted.selects_sent_calls:
         raise click.UsageError(
             "refused calls were not sent: no --model, --provider, --deployment, --status or --mode"

@@ -11,12 +11,13 @@ from typing import Final
 import click
 
 from addon.commands.readers import load_served_settings
-from addon.commands.usage_options import LIMITS, REFUSALS
+from addon.commands.usage_options import BUDGETS, LIMITS, REFUSALS
 from addon.commands.usage_tables import UsageTables
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings
 from addon.store.money.ledger import Ledger
 from addon.store.money.reports.archived_calls import Missing, find_missing, find_missing_in_sums
+from addon.store.money.reports.budgets import find_budgets
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.report import (
     find_limits_of,
@@ -55,6 +56,8 @@ class UsageReader:
         """Return the tables that are asked for: those of ``by``, or all that the filter allows."""
         if by == LIMITS:
             return UsageTables(None, {}, None, self._read_limits())
+        if by == BUDGETS:
+            return UsageTables(None, {}, None, None, self._read_budgets())
         if by == REFUSALS:
             return UsageTables(None, {}, self._read_refusals(), None)
         if by:
@@ -69,7 +72,7 @@ class UsageReader:
 
     def find_missing(self, by: str | None, tables: UsageTables) -> Missing:
         """Return the archived months whose calls these tables lack."""
-        if by in (LIMITS, REFUSALS):
+        if by in (LIMITS, BUDGETS, REFUSALS):
             return Missing([], [], in_sums=False)
         in_sums = find_missing_in_sums(self._ledger, self._wanted, columns_of(by) if by else ())
         is_full = tables.recent is None or len(tables.recent.rows) >= (self._most or RECENT_ROWS)
@@ -82,6 +85,11 @@ class UsageReader:
 
     def _read_refusals(self) -> Table:
         return self._add_labels(find_refusals(self._ledger, self._wanted, self._most))
+
+    def _read_budgets(self) -> Table:
+        wanted = self._wanted.workspace
+        workspaces = [one for one in self._settings.workspaces.values() if wanted in (None, one.id)]
+        return find_budgets(self._ledger, workspaces, datetime.now(UTC), self._most)
 
     def _try_limits(self) -> Table | None:
         """Return the limits. On an error print it and return None, so that the calls are still shown."""

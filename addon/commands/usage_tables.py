@@ -32,6 +32,7 @@ _CALLS_OPTIONAL = (
 )
 _TOTALS_OPTIONAL = ("wholesale_nanousd", "cached_tokens", "failed_calls")
 _LIMITS_OPTIONAL = ("label", "in flight", "period", "used", "cap")
+_BUDGETS_OPTIONAL = ("requests_in_flight", "requests", "held_nanousd", "period")
 """The columns that a table leaves out first when it is too wide."""
 
 
@@ -43,14 +44,13 @@ class UsageTables:
     totals: Mapping[str, Table]
     refusals: Table | None
     limits: Table | None
+    budgets: Table | None = None
 
     @property
     def first(self) -> Table:
         """The first table, the only one that CSV prints."""
-        first = next(
-            (table for table in (self.recent, *self.totals.values(), self.refusals, self.limits) if table),
-            None,
-        )
+        others = (self.refusals, self.limits, self.budgets)
+        first = next((table for table in (self.recent, *self.totals.values(), *others) if table), None)
         assert first is not None  # noqa: S101  (one of them was asked for)
         return first
 
@@ -69,6 +69,8 @@ class UsageTables:
             shown["refusals"] = self.refusals.records()
         if self.limits is not None:
             shown["limits"] = self.limits.records()
+        if self.budgets is not None:
+            shown["budgets"] = self.budgets.records()
         return format_json(shown)
 
     def format_text(self, form: Form, nothing: str) -> str:
@@ -80,6 +82,11 @@ class UsageTables:
             parts.append(f"Refused calls (UTC)\n\n{format_table(_place_labels(self.refusals), form)}")
         if self.limits and self.limits.rows:
             parts.append(f"Limits (UTC)\n\n{_format_limits(self.limits, form)}")
+        if self.budgets is not None:
+            if not self.budgets.rows:
+                return "No user and no tag has spent anything of a budget in this period."
+            shown = format_table(self.budgets, form, _BUDGETS_OPTIONAL, format_nanousd_rounded)
+            parts.append(f"Budgets of users and tags (UTC)\n\n{shown}")
         return "\n\n".join(parts) or "There is no limit."
 
     def _format_parts(self, form: Form) -> Iterator[str]:

@@ -5,7 +5,7 @@ the explanation ends there, as the call would.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,7 +32,7 @@ from addon.calls.upstream_request import (
     price_next_attempt,
 )
 from addon.explain.fields import explained_fields
-from addon.store.money.reports.report import ReadUsed, find_limits
+from addon.store.money.reports.report import LedgerCounters, ReadUsed, find_limits, make_limit_record
 from addon.store.money.reports.wallet_credits import Credit
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, refusal_error
@@ -41,7 +41,7 @@ from addon.text.json_decode import decode_object
 from policies.completion_cap import find_completion_cap
 from policies.fallback import find_refusal_after_failure
 from policies.field_change import FieldChange
-from policies.limits import rpm_of
+from policies.limits import Limit, rpm_of
 from policies.refusal import Refusal
 from policies.route import Target
 from policies.spend import Denial, Hold, make_denial_refusal, place_hold
@@ -138,6 +138,7 @@ class _Budgets(NamedTuple):
 
     counted: Counted
     credits: Mapping[str, Credit]
+    choose: Callable[[Sequence[Limit]], Sequence[Limit]]
 
 
 class _Stopped(Exception):  # noqa: N818  (an answer, not a fault)
@@ -164,8 +165,14 @@ def explain(call: Call, content: bytes, counted: Counted, credits: Mapping[str, 
         explanation.refused = stopped.refused
         return explanation
     once = counted if isinstance(counted, StoreUnavailable) else cache(counted)
-    _explain_route(call, explanation, decode_object(content), _Budgets(once, credits))
+    choose = counted.choose if isinstance(counted, LedgerCounters) else _choose_own
+    _explain_route(call, explanation, decode_object(content), _Budgets(once, credits, choose))
     return explanation
+
+
+def _choose_own(limits: Sequence[Limit]) -> Sequence[Limit]:
+    """Return the limits of a call, where it is not known which values of budgets share a counter."""
+    return limits
 
 
 def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any], budgets: _Budgets) -> None:
@@ -227,6 +234,7 @@ def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, budge
     if isinstance(counted, StoreUnavailable):
         raise counted
     explained.prompt_nanousd = request.max_cost.prompt_nanousd
+    request = structs.replace(request, limits=budgets.choose(request.limits))
     explained.limits = _limit_rows(call, request, counted, budgets.credits)
     used = {limit.counter: counted(limit, request.workspace, request.key_id) for limit in request.limits}
     uncapped = place_hold(structs.replace(request.max_cost, cap_tokens=_NO_CAP), request.limits, used)
@@ -248,7 +256,14 @@ def _limit_rows(
     with_this_key = replace(call.exchange.workspace, keys=(call.exchange.key,))
     found = find_limits(read_used, [with_this_key], request.created_at, credits).records()
     rows = {row["limit"]: row for row in found}
-    return [rows[limit.kind] for limit in request.limits]
+    if not call.exchange.workspace.budgets:
+        return [rows[limit.kind] for limit in request.limits]
+    return [
+        make_limit_record(request.workspace, limit, read_used(limit, request.workspace, request.key_id))
+        if limit.kind == "budget_cap"
+        else rows[limit.kind] | {"budget": None, "value": None}
+        for limit in request.limits
+    ]
 
 
 def _send(call: Call, explained: ExplainedAttempt, sent: UpstreamAttempt, given: Mapping[str, Any]) -> None:

@@ -110,7 +110,7 @@ class ErrorWriter:
     def _fields_of(self, path: Iterable[str | int]) -> Mapping[str, FieldInfo]:
         """Return the keys that the table at ``path`` may have; none where it has no schema."""
         schema = self._schemas.get(id(self._value_at(path)))
-        return schema.model_fields if schema else {}
+        return _keys_of(schema) if schema else {}
 
     def _value_at(self, path: Iterable[str | int]) -> Any:
         value: Any = self._table
@@ -129,7 +129,12 @@ def _path_of(detail: ErrorDetails) -> _Path:
 
 def _names_in(section: FieldInfo) -> Container[str | int]:
     schema = section.annotation
-    return set(schema.model_fields) if isinstance(schema, type) and issubclass(schema, BaseModel) else ()
+    return set(_keys_of(schema)) if isinstance(schema, type) and issubclass(schema, BaseModel) else ()
+
+
+def _keys_of(schema: type[BaseModel]) -> Mapping[str, FieldInfo]:
+    """Return the fields of a schema by their names in files."""
+    return {field.alias or name: field for name, field in schema.model_fields.items()}
 
 
 def _holds_tables(value: object) -> bool:

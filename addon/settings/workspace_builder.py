@@ -27,7 +27,7 @@ from addon.settings.value_types import NAME, NAME_IS
 from addon.settings.workspace_schema import ByokTable, KeyTable, WorkspaceTable
 from addon.text.toml import find_line
 from policies.allowed_models import AllowedModels
-from policies.model import Byok, Heuristic, Key, KeywordRule, Workspace
+from policies.model import Budget, Byok, Heuristic, Key, KeywordRule, Workspace
 from policies.provider import Provider
 
 _OVERRIDE: Final = "rpm_override"
@@ -81,6 +81,11 @@ def _check_keys(table: WorkspaceTable, file: Path) -> WorkspaceTable:
         for key_hash in key.hashes:
             if (other := hashes.setdefault(key_hash, key.id)) != key.id:
                 errors.add(duplicate_hash_error(file, index, key, key_hash, other, file.stem))
+    for index, budget in enumerate(table.budgets):
+        if budget.of in [one.of for one in table.budgets[:index]]:
+            errors.add(
+                SettingsError(file, join_key_path("budgets", index, "for"), f'"{budget.of}" is used twice')
+            )
     errors.raise_found()
     return table
 
@@ -182,6 +187,9 @@ def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) ->
         byok=MappingProxyType(byok),
         rules=tuple(KeywordRule(rule.keywords, rule.model) for rule in table.rules),
         heuristics=tuple(Heuristic(h.when, h.model, h.threshold_tokens) for h in table.heuristics),
+        budgets=tuple(
+            Budget(one.of, one.spend_cap_usd, one.spend_reset, one.required) for one in table.budgets
+        ),
     )
 
 

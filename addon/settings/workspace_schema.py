@@ -6,7 +6,7 @@ checks that it does.
 
 from typing import Annotated, Final, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
@@ -23,10 +23,13 @@ from addon.settings.value_types import (
     Usd,
 )
 from policies.model import HeuristicWhen, Plan, Reset
+from policies.tags import TAG_NAME_IS, USER, is_tag
 from policies.token_rate import MAX_TPM
 
 MAX_RULES: Final = 1000
 """The most rules of a workspace: calls look at all of them."""
+MAX_BUDGETS: Final = 8
+"""The most budgets of a workspace: each call has a counter in each of them."""
 
 
 def _round_down(value: object) -> object:
@@ -101,6 +104,22 @@ class HeuristicTable(Table):
         return self
 
 
+class BudgetTable(Table):
+    """One ``[[budgets]]`` of a workspace file. Once loaded, ``spend_cap_usd`` is nano-USD."""
+
+    of: Annotated[str, Field(alias="for")]
+    spend_cap_usd: Usd
+    spend_reset: Reset = "never"
+    required: bool = False
+
+    @field_validator("of")
+    @classmethod
+    def _check_of(cls, text: str) -> str:
+        if text != USER and not is_tag(text):
+            raise ValueError(f'must be "user", or "tag:NAME" with a NAME of {TAG_NAME_IS}')
+        return text
+
+
 class WorkspaceTable(Table):
     """One workspace file. Once loaded, ``monthly_spend_cap_usd`` is nano-USD."""
 
@@ -119,3 +138,4 @@ class WorkspaceTable(Table):
     byok: dict[str, ByokTable] = {}
     rules: Annotated[Listed[RuleTable], Field(max_length=MAX_RULES)] = ()
     heuristics: Annotated[Listed[HeuristicTable], Field(max_length=MAX_RULES)] = ()
+    budgets: Annotated[Listed[BudgetTable], Field(max_length=MAX_BUDGETS)] = ()

@@ -64,6 +64,7 @@ def test_a_call_is_one_ledger_row_with_its_request_id(
         "platform_key": 1,
         "tags": None,
         "deployment": None,
+        "budgets": None,
     }
 
 

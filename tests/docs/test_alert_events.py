@@ -35,7 +35,9 @@ def section(title: str) -> str:
 
 def budget(kind: LimitKind) -> Event:
     key_id = "ci" if kind in ("spend_cap", "request_cap") else None
-    return events.threshold_crossed(Budget("acme", key_id, kind, "2026-11", 80 * 10**9, 100 * 10**9), 80, NOW)
+    scope = "budget:acme/user/2026-11/=ann" if kind == "budget_cap" else None
+    used = Budget("acme", key_id, kind, "2026-11", 80 * 10**9, 100 * 10**9, scope)
+    return events.threshold_crossed(used, 80, NOW)
 
 
 MADE: dict[AlertType, list[Event]] = {

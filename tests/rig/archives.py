@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from addon.store.money.settlements import credit, settle
 from addon.store.money.sqlite.engine import SQLITE, run
 from addon.store.money.sqlite.file import LedgerFile
 from addon.store.money.sqlite.place import SqlitePlace
+from addon.store.money.sqlite.recount import count_again
 from addon.store.money.sums.rollups import build_step, is_behind
 from addon.store.money.verify.verify import verify
 from addon.store.protocol import Settlement, WalletEntry
@@ -72,6 +74,20 @@ def make_ledger(ledger: Path, calls: int = 45) -> None:
         )
         while is_behind(file.connection, NOW):
             build_step(file.connection, NOW, 100)
+
+
+def give_budgets(ledger: sqlite3.Connection) -> None:
+    """Let a budget of its user and one of its team have paid for each call."""
+    ledger.execute(
+        "UPDATE usage SET budgets = json_array('budget:' || workspace || '/user/' || substr(created_at, 1, 7)"
+        " || '/=' || end_user, 'budget:' || workspace || '/tag:team/ever/=search')"
+    )
+    count_again(ledger)
+
+
+def forgotten_in(counters: Sequence[Any]) -> list[Any]:
+    """Return counters as they are once the second of ``USERS`` is forgotten."""
+    return sorted((scope.replace(f"={USERS[1]}", "(forgotten)"), *rest) for scope, *rest in counters)
 
 
 def archive(ledger: Path, folder: Path, before: str = BEFORE, now: datetime = NOW) -> Iterator[Step]:

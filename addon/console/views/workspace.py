@@ -10,6 +10,7 @@ from addon.console.view import NotFoundError, Reading, View
 from addon.console.views.workspace_keys import choose_keys, make_keys_table
 from addon.console.views.workspace_settings import make_settings_tables, make_settings_values
 from addon.console.views.workspace_shown import (
+    BUDGET_CELLS,
     LIMIT_CELLS,
     ROUTING_CELLS,
     choose_key_columns,
@@ -25,6 +26,7 @@ from addon.console.views.workspace_states import (
 )
 from addon.edits.workspace_files import unknown_workspace_error
 from addon.settings.errors import Problem
+from addon.store.money.reports.budgets import find_budgets
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.names import is_recorded_workspace
 from addon.store.money.reports.report import (
@@ -45,6 +47,8 @@ from policies.model import Key, Workspace
 
 ENTRY_ROWS: Final = 20
 TOP_MODELS: Final = 10
+TOP_VALUES: Final = 10
+"""How many users or tags of each budget the page shows."""
 
 _LONGEST_BY_HOUR_DAYS: Final = 2
 """Longer times have their spend by day."""
@@ -77,6 +81,7 @@ def load_workspace(reading: Reading) -> View:
     tables = {
         "keys": make_keys_table(reading, workspace_id, keys, time),
         "limits": limits,
+        "budgets": find_budgets(reading.ledger, [workspace] if workspace else [], reading.now, TOP_VALUES),
         **use,
         "wallet_entries": entries,
         **make_settings_tables(workspace),
@@ -91,13 +96,16 @@ def _make_shown(
     earlier = time.before()
     wanted = Filter(values["workspace"], since=earlier.since, until=earlier.until)
     before = find_totals(reading.ledger, "workspace", wanted, None).records()
+    workspace = reading.settings.workspaces.get(values["workspace"])
     return {
         "time": time,
+        "has_budgets": bool(workspace and workspace.budgets),
         "tiles": make_tiles(values, tables, before[0] if before else {}),
         "key_columns": choose_key_columns(tables["keys"]),
         "key_cells": make_key_cells(tables["limits"]),
         "routing_cells": ROUTING_CELLS,
         "limit_cells": LIMIT_CELLS,
+        "budget_cells": BUDGET_CELLS,
         "facts": make_facts(values["settings"], values["file"]),
         "chart": draw_spend(tables["spend"], time),
     }

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from addon.console import display
-from addon.console.cells import NOTHING, Cell, Mark, badge, make_cell
+from addon.console.cells import NOTHING, Cell, Mark, badge, bar_cell, make_cell, text_cell
 from addon.console.charts.bar import draw_bar
 from addon.console.charts.stacked_bars import Series, StackedBars, draw_stacked_bars
 from addon.console.time_range import TimeRange
@@ -107,9 +107,23 @@ LIMIT_CELLS: Final[Mapping[str, MakeCell]] = {
     "used": show_use,
     "held": lambda row: _show_amount(row, "held_nanousd", "requests_in_flight"),
     "left": lambda row: _show_amount(row, "left_nanousd", "requests_left"),
-    "limit": lambda row: Cell(row["limit"].replace("_", " ").capitalize()),
+    "limit": lambda row: _name_limit(row),
 }
 """How the table of limits shows its columns."""
+BUDGET_CELLS: Final[Mapping[str, MakeCell]] = {
+    "used": lambda row: bar_cell(
+        row["spent_nanousd"],
+        row["cap_nanousd"],
+        f"{display.money(row['spent_nanousd'])} of {display.money(row['cap_nanousd'])} used",
+        row["held_nanousd"],
+    ),
+}
+"""How the table of budgets shows its columns."""
+
+
+def _name_limit(row: Row) -> Cell:
+    name = row["limit"].replace("_", " ").capitalize()
+    return text_cell(f"{name} of {row['budget']} {row['value']}") if row.get("budget") else Cell(name)
 
 
 def make_facts(settings: Row | None, file: str | None) -> Sequence[tuple[Any, ...]]:

@@ -53,7 +53,7 @@ HOLDS = Table(
     "holds",
     (
         *("id", "created_at", "expires_at", "workspace", "key_id"),
-        *("amount_nanousd", "owner", "cap_tokens", "interrupted_row"),
+        *("amount_nanousd", "owner", "cap_tokens", "interrupted_row", "budgets"),
     ),
 )
 ENTRIES = Table("wallet_entries", ("id", "created_at", "workspace", "amount_nanousd", "reference"))
@@ -77,6 +77,11 @@ class Asked(NamedTuple):
         """Whether only the calls of the key count."""
         return self.limit.kind in LIMITS_OF_KEYS
 
+    @property
+    def of_budget(self) -> bool:
+        """Whether only the calls count that the budget of its scope pays for."""
+        return self.limit.kind == "budget_cap"
+
 
 class Engine(Protocol):
     """The SQL of one database. A method with several things returns a statement for each, or one for all."""
@@ -97,13 +102,19 @@ class Engine(Protocol):
         """Replace holds that are there."""
 
     def find_holds(self, ids: Sequence[str]) -> Sequence[Statement]:
-        """Return id, amount, cap, owner and interrupted row of each hold."""
+        """Return id, amount, cap, owner, interrupted row and budgets of each hold."""
 
     def release(self, ids: Sequence[str]) -> Sequence[Statement]:
         """Delete holds."""
 
     def count(self, sums: Mapping[tuple[str, str], tuple[int, int]]) -> Statement:
         """Add nano-USD and calls to counters, by scope and period."""
+
+    def find_scopes(self, scopes: Sequence[str]) -> Statement:
+        """Return those of the scopes that have a counter."""
+
+    def count_scopes(self, first: str, end: str, most: int) -> Statement:
+        """Count the scopes from ``first`` to before ``end`` that have a counter, at least up to ``most``."""
 
     def note_batch(self, batch_id: str) -> Statement:
         """Note the id of a batch of refusals, and return it if it is new."""

@@ -52,6 +52,7 @@ USAGE = Table(
         "platform_key",
         "tags",
         "deployment",
+        "budgets",
     ),
 )
 
@@ -71,6 +72,7 @@ _LATER_COLUMNS = {
     "platform_key": None,
     "tags": None,
     "deployment": None,
+    "budgets": None,
     PRICE_SET_CONTENT: None,
 }
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from addon.store.money.engine import ENTRIES, PAYMENTS, PRICES, Engine, Last, Row, Statement, Step
 from addon.store.money.rows import CALL, USAGE, complete_row, values_of
 from addon.store.protocol import Settlement, WalletEntry
+from policies.budgets import parse_scope, read_scopes
 from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import counters_of, wallet_counter
 from policies.utc_time import format_utc
@@ -76,9 +77,9 @@ def follow_rows(written: Sequence[Ended], engine: Engine) -> list[Statement]:
     return statements
 
 
-def interrupt(rows: Iterable[str], engine: Engine) -> Step[int]:
-    """Settle calls of dead processes, given the interrupted rows of their holds. Return how many there were."""
-    ended = [Settlement(json.loads(row), from_wallet=False) for row in rows]
+def interrupt(holds: Iterable[Sequence[Any]], engine: Engine) -> Step[int]:
+    """Settle calls of dead processes, given interrupted row and budgets of each hold. Return how many there were."""
+    ended = [Settlement({**json.loads(row), "budgets": budgets}, from_wallet=False) for row, budgets in holds]
     if ended:
         yield from settle(ended, engine)
     return len(ended)
@@ -116,6 +117,11 @@ def _sum_calls(written: Sequence[Ended]) -> Mapping[Place, tuple[int, int]]:
         for place in counters:
             before = sums.get(place, _NOTHING)
             sums[place] = (before[0] + spent_nanousd, before[1] + calls)
+        if row["budgets"] is not None:
+            for scope in read_scopes(row["budgets"]):
+                place = (scope, parse_scope(scope).period)
+                before = sums.get(place, _NOTHING)
+                sums[place] = (before[0] + spent_nanousd, before[1] + calls)
         if from_wallet and spent_nanousd:
             sums[wallet] = (sums.get(wallet, _NOTHING)[0] + spent_nanousd, 0)
     return sums

@@ -149,3 +149,30 @@ async def test_only_more_rescued_calls_than_the_threshold_are_an_event(tmp_path:
     await ledger.close()
     await store.close()
     assert [one.type for one in found.events].count("safety_net.carrying") == more
+
+
+async def test_a_user_is_alerted_once_a_period_and_a_mark_names_nobody(tmp_path: Path) -> None:
+    conf_file = write_files(tmp_path)
+    edit(tmp_path / ACME, "[[keys]]", '[[budgets]]\nfor = "user"\nspend_cap_usd = "0.0000001"\n[[keys]]')
+    settings = load_settings(conf_file, {"OPENAI_KEY": "sk-obviously-fake"})
+    store = SqliteStore(tmp_path / "tollgate.db")
+    ledger = LedgerThread(SqlitePlace(tmp_path / "tollgate.db"))
+    detector = Detector(ledger, store, Metrics("1"), SYSTEM_CLOCK)
+    found = []
+    for call_id, cost_nanousd in (("a", 79), ("b", 1), ("c", 20)):
+        row = make_row(call_id, retail_nanousd=cost_nanousd, wholesale_nanousd=cost_nanousd)
+        await store.settle(Settlement(row | {"budgets": '["budget:acme/user/ever/=ann"]'}, from_wallet=False))
+        look = await detector.look(settings, {})
+        detector.note_written(look.marks)
+        found += [event.fields for event in look.events if event.type == "budget.threshold"]
+        assert "ann" not in str(look.marks)
+    assert [(one["budget"], one["value"], one["percent"]) for one in found] == [
+        ("user", "ann", percent) for percent in (80, 95, 100)
+    ]
+    edit(tmp_path / ACME, '"0.0000001"', '"1"')
+    await detector.look(load_settings(conf_file, {"OPENAI_KEY": "sk-obviously-fake"}), {})
+    detector.reread_all_counters()
+    look = await detector.look(load_settings(conf_file, {"OPENAI_KEY": "sk-obviously-fake"}), {})
+    assert [value for name, value in look.marks.items() if name.startswith("value acme ")] == [None]
+    await ledger.close()
+    await store.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
-from rig.archives import USERS, make_ledger, read_calls, read_sums
+from rig.archives import USERS, forgotten_in, give_budgets, make_ledger, read_calls, read_sums
 from rig.ledger import second_connection
 from rig.ledger_commands import conf_in, path_of
 from rig.settings_files import write_files
@@ -35,6 +35,7 @@ def conf(tmp_path: Path) -> Path:
         other.execute("UPDATE usage SET end_user = ? WHERE rowid % 3 = 0", (BEN,))
         other.execute("UPDATE usage SET client_request_id = end_user || '/' || rowid")
         other.execute("UPDATE usage SET tags = json_object('mail', end_user)")
+        give_budgets(other)
     (tmp_path / "sqlite").mkdir()
     (tmp_path / "postgres").mkdir()
     return made
@@ -91,7 +92,7 @@ def test_a_user_is_forgotten_here_and_in_archives(moved: Path, postgres_url: str
     done = run(moved, *arguments, "--apply")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"{counts}end_user, client_request_id and tags were emptied\n"
-    assert read_sums(place) == sums
+    assert read_sums(place) == sums | {"spend": forgotten_in(sums["spend"])}
     for ledger in (place, file):
         calls = read_calls(ledger)
         assert BEN not in str(calls)
@@ -102,7 +103,11 @@ def test_a_user_is_forgotten_here_and_in_archives(moved: Path, postgres_url: str
     assert run(moved, "ledger", "verify", "--ledger", str(file)).exit_code == 0
     with psycopg.connect(postgres_url) as connection:
         cleaned = "SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0 ORDER BY 1"
-        assert connection.execute(cleaned).fetchall() == [("usage_2024_01",), ("usage_2024_02",)]
+        assert connection.execute(cleaned).fetchall() == [
+            ("spend_parts",),
+            ("usage_2024_01",),
+            ("usage_2024_02",),
+        ]
     unread = run(moved, *arguments[:-2])
     assert unread.stderr == f"not looked at, and may name the user: {file}\n"
 

@@ -56,8 +56,8 @@ class ArchivedLedger(Protocol):
         Refuse calls that differ: they stay. So do calls that came later.
         """
 
-    def empty_calls(self, calls: Sequence[NamedCall]) -> None:
-        """Empty what names a user in calls, in short steps beside calls, and what the disk has of it."""
+    def empty_calls(self, calls: Sequence[NamedCall], workspace: str, user: str) -> None:
+        """Empty what names a user in calls of the user, in short steps beside calls, and what the disk has of it."""
 
     def find_copies(self) -> Sequence[Path]:
         """Return the files beside the ledger that are copies of it."""

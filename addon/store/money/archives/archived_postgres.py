@@ -21,11 +21,13 @@ import psycopg
 
 from addon.store.money.archives.archive_rows import count_differing, read_calls, read_entries
 from addon.store.money.archives.archived_ledger import ArchiveBusy, ArchiveRefused, NamedCall, Step
+from addon.store.money.archives.forgotten_budgets import CounterTable, forget_budgets, forget_counters
 from addon.store.money.archives.forgotten_rows import EMPTY_CALLS
 from addon.store.money.engine import ENTRIES
 from addon.store.money.ledger import Ledger
 from addon.store.money.postgres.ledger import READ_TIMEOUT_S, WRITE_TIMEOUT_S, PostgresPlace
 from addon.store.money.postgres.schema import partition_name
+from addon.store.money.postgres.sum_schema import COUNTER_PARTS
 from addon.store.money.rows import CALL, USAGE
 from addon.store.money.sqlite.copies import open_read_only
 from addon.store.money.sums.rollup_schema import AFTER_ALL
@@ -36,6 +38,7 @@ _DROP_WAIT_MS: Final = 50
 _DROP_TRIES: Final = 30
 _DROP_REST_S: Final = 1.0
 _EMPTIED_AT_ONCE: Final = 500
+_PARTS: Final = CounterTable(COUNTER_PARTS, has_writers=True)
 
 
 class PostgresArchivedLedger:
@@ -96,14 +99,18 @@ class PostgresArchivedLedger:
         calls = ledger.execute(_DIGEST.format(partition_name(month))).fetchone()
         return calls, ledger.execute(_CHARGES, (CALL, month, month + AFTER_ALL)).fetchone()
 
-    def empty_calls(self, calls: Sequence[NamedCall]) -> None:
+    def empty_calls(self, calls: Sequence[NamedCall], workspace: str, user: str) -> None:
         """See ``ArchivedLedger.empty_calls``."""
         for some in batched(sorted(calls), _EMPTIED_AT_ONCE):
             with self.place.change(WRITE_TIMEOUT_S) as ledger:
-                ledger.execute(EMPTY_CALLS, (json.dumps([one.id for one in some]),))
+                ids = [one.id for one in some]
+                forget_budgets(ledger, _PARTS, ids, user)
+                ledger.execute(EMPTY_CALLS, (json.dumps(ids),))
+        with self.place.change(WRITE_TIMEOUT_S) as ledger:
+            forget_counters(ledger, _PARTS, workspace, user)
         # The rows of before are in the tables until then.
-        if months := sorted({one.month for one in calls}):
-            self.place.vacuum(map(partition_name, months))
+        months = sorted({one.month for one in calls})
+        self.place.vacuum([*map(partition_name, months), COUNTER_PARTS])
 
     def find_copies(self) -> Sequence[Path]:
         """See ``ArchivedLedger.find_copies``. PostgreSQL has its own backups."""

@@ -12,6 +12,7 @@ from typing import Final
 from addon.runtime.folder_lock import hold_lock
 from addon.store.money.archives.archive_removal import remove_calls
 from addon.store.money.archives.archived_ledger import ArchiveBusy, ArchiveRefused, NamedCall, Step
+from addon.store.money.archives.forgotten_budgets import SPEND, forget_budgets, forget_counters
 from addon.store.money.archives.forgotten_rows import EMPTY_CALLS
 from addon.store.money.ledger import Ledger
 from addon.store.money.sqlite.file import LedgerFile
@@ -69,7 +70,7 @@ class SqliteArchivedLedger:
         with self._connect() as connection:
             yield from remove_calls(connection, file, month)
 
-    def empty_calls(self, calls: Sequence[NamedCall]) -> None:
+    def empty_calls(self, calls: Sequence[NamedCall], workspace: str, user: str) -> None:
         """See ``ArchivedLedger.empty_calls``."""
         with self._connect() as connection:
             # What was deleted must not stay in the free room of the file.
@@ -79,8 +80,12 @@ class SqliteArchivedLedger:
                 place += len(ids)
                 with pace.step(connection), connection:
                     connection.execute("BEGIN IMMEDIATE")
+                    forget_budgets(connection, SPEND, ids, user)
                     connection.execute(EMPTY_CALLS, (json.dumps(ids),))
                 time.sleep(pace.rest_s)
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                forget_counters(connection, SPEND, workspace, user)
             # The write-ahead log has the rows of before until it is written into the file, and begun again.
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -22,6 +22,7 @@ from addon.store.money.archives.archives import (
     find_month_of_file,
     read_content,
 )
+from addon.store.money.archives.forgotten_budgets import SPEND, forget_budgets, forget_counters
 from addon.store.money.archives.forgotten_rows import EMPTY_CALLS
 from addon.store.money.ledger import Ledger, LedgerPlace
 from addon.store.money.sqlite.copies import copy_database, open_read_only, partial_name, private_file
@@ -92,7 +93,10 @@ class ForgettingArchive:
                 migrate(copy)
                 before = read_content(copy, self.month)
                 for calls in batched(find_calls(copy, workspace, user), 1000):
-                    copy.execute(EMPTY_CALLS, (json.dumps([one.id for one in calls]),))
+                    ids = [one.id for one in calls]
+                    forget_budgets(copy, SPEND, ids, user)
+                    copy.execute(EMPTY_CALLS, (json.dumps(ids),))
+                forget_counters(copy, SPEND, workspace, user)
                 # Nothing of what was there stays in the free room of the file.
                 copy.execute("VACUUM")
                 if read_content(copy, self.month) != before:

@@ -25,12 +25,15 @@ class PostgresEngine:
 
     def read_used(self, asked: Sequence[Asked]) -> Statement:
         """See ``Engine.read_used``."""
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for place, one in enumerate(asked):
             scope, period = one.limit.counter.scope, one.limit.counter.period
             whose = (one.workspace, one.key_id if one.of_key else None)
             days = (period_start(period), period_end(period))
             rows.append((place, scope, period, *whose, *days, one.except_id))
+        if any(one.of_budget for one in asked):
+            rows = [(*row, int(one.of_budget)) for row, one in zip(rows, asked, strict=True)]
+            return _READ_USED_OF_BUDGETS(rows)
         return _READ_USED(rows)
 
     def find_used(self, rows: Rows, count: int) -> list[CounterUse]:  # noqa: ARG002  (each limit has its row)
@@ -63,6 +66,12 @@ class PostgresEngine:
         """See ``Engine.count``."""
         return _COUNT([(*place, *added) for place, added in sorted(sums.items())])
 
+    def find_scopes(self, scopes: Sequence[str]) -> Statement:
+        return Statement(_FIND_SCOPES, (list(scopes),))
+
+    def count_scopes(self, first: str, end: str, most: int) -> Statement:  # noqa: ARG002  (a scope may have many parts)
+        return Statement(_COUNT_SCOPES, (first, end))
+
     def note_batch(self, batch_id: str) -> Statement:
         """See ``Engine.note_batch``."""
         return Statement(_NOTE_BATCH, (batch_id,))
@@ -83,7 +92,7 @@ def encode(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 _NUMBERS: Final = frozenset(
-    {"place", "spent_nanousd", "requests", "amount_nanousd", "cap_tokens", "count"}
+    {"place", "spent_nanousd", "requests", "amount_nanousd", "cap_tokens", "count", "of_budget"}
     | {name for name in USAGE.columns if f" {name} bigint" in SCHEMA[1]}
 )
 
@@ -111,26 +120,44 @@ def _update(table: Table, where: str) -> str:
 
 
 _INSERTIONS: Final = {table: _insertion(table) for table in (USAGE, HOLDS, ENTRIES, PAYMENTS, PRICES)}
-_READ_USED: Final = Function(
-    "read_used",
-    _columns("place", "scope", "period", "workspace", "key_id", "begins", "ends", "except_id"),
-    f"""
-    SELECT spent.nanousd, spent.requests, held.nanousd, held.calls
-    FROM {GIVEN}
-    CROSS JOIN LATERAL (
-        SELECT coalesce(sum(spent_nanousd), 0)::bigint AS nanousd, coalesce(sum(requests), 0)::bigint AS requests
-        FROM {COUNTER_PARTS} AS part WHERE part.scope = given.scope AND part.period = given.period
-    ) AS spent
-    CROSS JOIN LATERAL (
-        SELECT coalesce(sum(amount_nanousd), 0)::bigint AS nanousd, count(*) AS calls FROM holds
-        WHERE holds.workspace = given.workspace AND (given.key_id IS NULL OR holds.key_id = given.key_id)
-          AND holds.created_at >= given.begins AND holds.created_at < given.ends
-          AND holds.id IS DISTINCT FROM given.except_id
-    ) AS held
-    ORDER BY given.place
-    """,  # noqa: S608
-    "TABLE (spent_nanousd bigint, requests bigint, held_nanousd bigint, calls bigint)",
+
+
+def _read_used(name: str, within: str, *columns: str) -> Function:
+    """Return the function that reads the use of limits. Of the holds of a workspace those ``within`` count."""
+    given = ("place", "scope", "period", "workspace", "key_id", "begins", "ends", "except_id", *columns)
+    return Function(
+        name,
+        _columns(*given),
+        f"""
+        SELECT spent.nanousd, spent.requests, held.nanousd, held.calls
+        FROM {GIVEN}
+        CROSS JOIN LATERAL (
+            SELECT coalesce(sum(spent_nanousd), 0)::bigint AS nanousd, coalesce(sum(requests), 0)::bigint AS requests
+            FROM {COUNTER_PARTS} AS part WHERE part.scope = given.scope AND part.period = given.period
+        ) AS spent
+        CROSS JOIN LATERAL (
+            SELECT coalesce(sum(amount_nanousd), 0)::bigint AS nanousd, count(*) AS calls FROM holds
+            WHERE holds.workspace = given.workspace AND {within} AND holds.id IS DISTINCT FROM given.except_id
+        ) AS held
+        ORDER BY given.place
+        """,  # noqa: S608
+        "TABLE (spent_nanousd bigint, requests bigint, held_nanousd bigint, calls bigint)",
+    )
+
+
+_OF_KEYS: Final = """
+    (given.key_id IS NULL OR holds.key_id = given.key_id)
+    AND holds.created_at >= given.begins AND holds.created_at < given.ends
+"""
+_READ_USED: Final = _read_used("read_used", _OF_KEYS)
+# The scope of a budget has the period.
+_READ_USED_OF_BUDGETS: Final = _read_used(
+    "read_used_of_budgets",
+    f"CASE WHEN given.of_budget = 1 THEN jsonb_exists(holds.budgets::jsonb, given.scope) ELSE {_OF_KEYS} END",
+    "of_budget",
 )
+_FIND_SCOPES: Final = f"SELECT DISTINCT scope FROM {COUNTER_PARTS} WHERE scope = ANY(?)"  # noqa: S608
+_COUNT_SCOPES: Final = f"SELECT count(DISTINCT scope) FROM {COUNTER_PARTS} WHERE scope >= ? AND scope < ?"  # noqa: S608
 _REPLACE_ROWS: Final = _update(
     USAGE,
     "usage.id = given.id AND usage.created_at = given.created_at"
@@ -139,7 +166,7 @@ _REPLACE_ROWS: Final = _update(
 )
 _REPLACE_HOLDS: Final = _update(HOLDS, "holds.id = given.id")
 _FIND_HOLDS: Final = (
-    "SELECT id, amount_nanousd, cap_tokens, owner, interrupted_row FROM holds WHERE id = ANY(?)"
+    "SELECT id, amount_nanousd, cap_tokens, owner, interrupted_row, budgets FROM holds WHERE id = ANY(?)"
 )
 _RELEASE: Final = Function(
     "release", _columns("id"), "DELETE FROM holds WHERE id = ANY (ARRAY(SELECT id FROM unnest($1)))"
@@ -156,7 +183,7 @@ _COUNT: Final = Function(
         requests = {COUNTER_PARTS}.requests + excluded.requests
     """,  # noqa: S608
 )
-FUNCTIONS: Final = (*_INSERTIONS.values(), _READ_USED, _RELEASE, _COUNT)
+FUNCTIONS: Final = (*_INSERTIONS.values(), _READ_USED, _READ_USED_OF_BUDGETS, _RELEASE, _COUNT)
 """The statements of each call."""
 _NOTE_BATCH: Final = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id"
 _COUNT_REFUSALS: Final = f"""

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Hashable, Sequence
 from datetime import date
 from functools import partial
-from itertools import batched, chain
+from itertools import batched
 from typing import Final
 
 import psycopg
@@ -254,7 +254,7 @@ class PostgresMoney(Money):
     def _make_interrupted(self, owners: Sequence[Sequence[str]]) -> Step[Sequence[int]]:
         [dead] = owners
         [rows] = yield [Statement(_INTERRUPTED_ROWS, (list(dead),))]
-        ended = yield from settlements.interrupt(chain(*rows), POSTGRES)
+        ended = yield from settlements.interrupt(rows, POSTGRES)
         yield Last([Statement(_FORGET_LEASES, (list(dead),))])
         return [ended]
 
@@ -282,7 +282,7 @@ _FIND_ROWS: Final = f"""
 """
 _FIND_HELD: Final = "SELECT id FROM holds WHERE owner = ?"
 _INTERRUPTED_ROWS: Final = (
-    f"SELECT interrupted_row FROM holds WHERE owner = ANY(?) ORDER BY id LIMIT {_AT_ONCE}"  # noqa: S608
+    f"SELECT interrupted_row, budgets FROM holds WHERE owner = ANY(?) ORDER BY id LIMIT {_AT_ONCE}"  # noqa: S608
 )
 _FORGET_LEASES: Final = """
     DELETE FROM leases WHERE owner = ANY(?) AND NOT EXISTS (SELECT FROM holds WHERE holds.owner = leases.owner)

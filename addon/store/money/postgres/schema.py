@@ -178,8 +178,13 @@ class Migration(NamedTuple):
 _SOON: Final = "SET LOCAL lock_timeout = 1000"
 _TAGS: Final = (_SOON, f"ALTER TABLE usage ADD COLUMN tags {_TEXT}")
 _DEPLOYMENT: Final = (_SOON, f"ALTER TABLE usage ADD COLUMN deployment {_TEXT}")
+_BUDGETS: Final = (
+    _SOON,
+    f"ALTER TABLE usage ADD COLUMN budgets {_TEXT}",
+    f"ALTER TABLE holds ADD COLUMN budgets {_TEXT}",
+)
 
-MIGRATIONS: Final = (Migration(SCHEMA), Migration(_TAGS), Migration(_DEPLOYMENT))
+MIGRATIONS: Final = (Migration(SCHEMA), Migration(_TAGS), Migration(_DEPLOYMENT), Migration(_BUDGETS))
 """The migrations, numbered from 1 on. A released one is never edited; a new one follows it."""
 
 

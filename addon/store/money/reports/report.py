@@ -1,10 +1,11 @@
 """Reports on calls, wallets and limits, read through a ledger that can't be written. Source: docs/ledger.md."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from addon.store.money.holds import read_used
 from addon.store.money.ledger import NO_LIMIT, Cursor, Ledger, find_columns
@@ -15,8 +16,10 @@ from addon.store.money.reports.wallet_credits import Credit, find_wallet_cap
 from addon.store.money.sqlite.engine import SQLITE, run
 from addon.store.money.sqlite.migrations import migrate
 from addon.store.money.sums.rollup_schema import AFTER_ALL
+from addon.store.money.values import choose
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.text.table import Table
+from policies.budgets import parse_scope
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
 from policies.model import Workspace
 from policies.spend import CounterUse
@@ -81,15 +84,29 @@ type ReadUsed = Callable[[Limit, str, str], CounterUse]
 """Returns how much of a limit is used, given the limit, the workspace and the key id."""
 
 
-def ledger_counters(ledger: Ledger) -> ReadUsed:
-    """Return a function that reads the counters in this ledger. Raise ``StoreUnavailable`` when Redis keeps them."""
+class LedgerCounters:
+    """The counters of a ledger: a ``ReadUsed``."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def __call__(self, limit: Limit, workspace: str, key_id: str) -> CounterUse:
+        return run(self._ledger, read_used([limit], workspace, key_id, SQLITE))[0]
+
+    def choose(self, limits: Sequence[Limit]) -> Sequence[Limit]:
+        """Return the limits of a call, with the shared one for each value of a budget that would get no counter."""
+        return run(self._ledger, choose(limits, SQLITE))
+
+
+def ledger_counters(ledger: Ledger) -> LedgerCounters:
+    """Return the counters in this ledger. Raise ``StoreUnavailable`` when Redis keeps them."""
     # PostgreSQL never left them to Redis.
     may_be_there = "redis_state" in find_columns(ledger, "ledger")
     if may_be_there and ledger.execute("SELECT redis_state FROM ledger").fetchone() != (None,):
         raise StoreUnavailable(
             "the counters are in Redis; the next gateway that starts on this ledger takes them over"
         )
-    return lambda limit, workspace, key_id: run(ledger, read_used([limit], workspace, key_id, SQLITE))[0]
+    return LedgerCounters(ledger)
 
 
 LIMIT_COLUMNS = (
@@ -165,6 +182,14 @@ def count_holds(ledger: Ledger, wanted: Filter) -> int:
     )
     found: tuple[int] = ledger.execute(f"SELECT count(*) FROM holds WHERE {where}", values).fetchone()  # noqa: S608
     return found[0]
+
+
+def make_limit_record(workspace: str, limit: Limit, used: CounterUse) -> dict[str, Any]:
+    """Return a limit of a budget as ``find_limits`` does, with ``budget`` and ``value`` besides."""
+    columns = _limit_columns(limit, used, None)
+    row = (workspace, None, limit.kind, limit.counter.period, *columns)
+    found = parse_scope(limit.counter.scope)
+    return dict(zip(LIMIT_COLUMNS, row, strict=True)) | {"budget": found.budget, "value": found.value}
 
 
 def _limit_columns(limit: Limit, used: CounterUse, credit: Credit | None) -> tuple[int | None, ...]:

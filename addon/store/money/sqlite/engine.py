@@ -8,7 +8,7 @@ from typing import Any, Final
 from addon.store.money.engine import HOLDS, Asked, Row, Rows, Statement, Step, Table
 from addon.store.money.ledger import Ledger
 from addon.store.money.rows import USAGE, WAS_INTERRUPTED
-from policies.limits import EVER, LIMITS_OF_KEYS, Counter, period_end, period_start
+from policies.limits import EVER, LIMITS_OF_KEYS, Counter, LimitKind, period_end, period_start
 from policies.spend import CounterUse
 
 KEPT_BATCHES: Final = 1_000
@@ -47,10 +47,13 @@ class SqliteEngine:
         for limit, workspace, key_id, except_id in asked:
             scope, period = limit.counter.scope, limit.counter.period
             values += (scope, period, workspace)
-            values += (key_id,) if limit.kind in LIMITS_OF_KEYS else ()
-            values += (period_start(period), period_end(period)) if period != EVER else ()
+            if limit.kind == "budget_cap":
+                values.append(scope)
+            else:
+                values += (key_id,) if limit.kind in LIMITS_OF_KEYS else ()
+                values += (period_start(period), period_end(period)) if period != EVER else ()
             values += (except_id,) if except_id is not None else ()
-        kinds = tuple([(one.of_key, one.limit.counter.period == EVER) for one in asked])
+        kinds = tuple([(one.limit.kind, one.limit.counter.period == EVER) for one in asked])
         return Statement(_used_statement(kinds, has_except=asked[0].except_id is not None), values)
 
     def find_used(self, rows: Rows, count: int) -> list[CounterUse]:
@@ -77,6 +80,12 @@ class SqliteEngine:
         values = [value for place, added in sums.items() for value in (*place, *added)]
         return Statement(_count_statement(len(sums)), values)
 
+    def find_scopes(self, scopes: Sequence[str]) -> Statement:
+        return Statement(_find_statement(len(scopes)), scopes)
+
+    def count_scopes(self, first: str, end: str, most: int) -> Statement:
+        return Statement(_COUNT_SCOPES, (first, end, most))
+
     def note_batch(self, batch_id: str) -> Statement:
         return Change(_NOTE_BATCH, (batch_id,))
 
@@ -97,14 +106,17 @@ def read_counters(connection: sqlite3.Connection, counters: Iterable[Counter]) -
 
 
 _COUNTER = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
+_COUNT_SCOPES = "SELECT count(*) FROM (SELECT 1 FROM spend WHERE scope >= ? AND scope < ? LIMIT ?) AS counted"
 _NOTE_BATCH = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT (id) DO NOTHING"
 _FORGET_BATCHES = "DELETE FROM refusal_batches WHERE number <= (SELECT max(number) FROM refusal_batches) - ?"
 _COUNT_REFUSAL = (
     "INSERT INTO refusals (hour, workspace, key_id, code, count) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT DO UPDATE SET count = count + excluded.count"
 )
-_FIND_HOLD = "SELECT id, amount_nanousd, cap_tokens, owner, interrupted_row FROM holds WHERE id = ?"
-_REPLACE_HOLD = f"REPLACE INTO holds VALUES ({', '.join('?' * len(HOLDS.columns))})"  # noqa: S608
+_FIND_HOLD = "SELECT id, amount_nanousd, cap_tokens, owner, interrupted_row, budgets FROM holds WHERE id = ?"
+_REPLACE_HOLD = (
+    f"REPLACE INTO holds ({', '.join(HOLDS.columns)}) VALUES ({', '.join('?' * len(HOLDS.columns))})"  # noqa: S608
+)
 _REPLACE_ROW = (
     f"UPDATE usage SET {', '.join(f'{name} = ?{place}' for place, name in enumerate(USAGE.columns, 1))}"  # noqa: S608
     f" WHERE id = ?1 AND {WAS_INTERRUPTED}"
@@ -120,22 +132,30 @@ def _insertion(table: Table) -> str:
 
 
 @lru_cache(maxsize=128)
-def _used_statement(kinds: tuple[tuple[bool, bool], ...], *, has_except: bool) -> str:
+def _used_statement(kinds: tuple[tuple[LimitKind, bool], ...], *, has_except: bool) -> str:
     """Return the SQL that reads the use of several limits: two rows for each, which begin with the row's number.
 
-    ``kinds`` says of each limit whether it is one of a key, and whether its period never ends.
+    ``kinds`` says of each limit what it is, and whether its period never ends.
     """
     parts = []
-    for place, (is_of_key, is_ever) in enumerate(kinds):
+    for place, (kind, is_ever) in enumerate(kinds):
         within = "workspace = ?"
-        within += " AND key_id = ?" if is_of_key else ""
-        within += "" if is_ever else " AND created_at >= ? AND created_at < ?"
+        if kind == "budget_cap":
+            within += " AND ? IN (SELECT value FROM json_each(holds.budgets))"
+        else:
+            within += " AND key_id = ?" if kind in LIMITS_OF_KEYS else ""
+            within += "" if is_ever else " AND created_at >= ? AND created_at < ?"
         within += " AND id <> ?" if has_except else ""
         counted = "coalesce(sum(spent_nanousd), 0), coalesce(sum(requests), 0)"
         held = "coalesce(sum(amount_nanousd), 0), count(*)"
         parts.append(f"SELECT {2 * place}, {counted} FROM spend WHERE scope = ? AND period = ?")  # noqa: S608
         parts.append(f"SELECT {2 * place + 1}, {held} FROM holds WHERE {within}")  # noqa: S608
     return " UNION ALL ".join(parts)
+
+
+@cache
+def _find_statement(scopes: int) -> str:
+    return f"SELECT DISTINCT scope FROM spend WHERE scope IN ({', '.join('?' * scopes)})"  # noqa: S608
 
 
 @cache

@@ -150,10 +150,16 @@ def m0024_deployment(db: "Database") -> None:
     db.conn.execute("ALTER TABLE usage ADD COLUMN deployment TEXT")
 
 
+def m0025_budgets(db: "Database") -> None:
+    """The budgets of users and tags that paid for a call, or hold money for it. Source: docs/ledger.md."""
+    db.conn.execute("ALTER TABLE usage ADD COLUMN budgets TEXT")
+    db.conn.execute("ALTER TABLE holds ADD COLUMN budgets TEXT")
+
+
 STEPS = (
     *(m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over),
     *(m0007_rollups, m0008_client_request_id, m0009_alerts, m0010_refusals, m0011_days, m0012_small_tables),
     *(m0013_audit, m0014_newest_days_first, m0015_client_requests, m0016_resends, m0017_audit_chain),
     *(m0018_priced_counts, m0019_price_sets, m0020_short_triggers, m0021_archives),
-    *(m0022_tags, m0023_token_buckets, m0024_deployment),
+    *(m0022_tags, m0023_token_buckets, m0024_deployment, m0025_budgets),
 )

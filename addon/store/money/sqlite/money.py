@@ -96,7 +96,7 @@ class SqliteMoney(Money):
         rows = [
             row
             for owner in self._find_dead_owners(connection)
-            for (row,) in connection.execute(_INTERRUPTED_ROWS, (owner,)).fetchall()
+            for row in connection.execute(_INTERRUPTED_ROWS, (owner,)).fetchall()
         ]
         return run(connection, settlements.interrupt(rows, SQLITE))
 
@@ -106,4 +106,4 @@ def _log_interrupted(calls: int) -> None:
         log.warning("%d calls of a gateway that ended were interrupted", calls)
 
 
-_INTERRUPTED_ROWS = "SELECT interrupted_row FROM holds WHERE owner = ?"
+_INTERRUPTED_ROWS = "SELECT interrupted_row, budgets FROM holds WHERE owner = ?"

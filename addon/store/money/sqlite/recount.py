@@ -8,7 +8,8 @@ from datetime import date
 from typing import Any, Final
 
 from addon.store.money.archives.archives import has_archives
-from addon.store.money.ledger import Ledger
+from addon.store.money.ledger import Ledger, find_columns
+from policies.budgets import parse_scope, read_scopes
 from policies.limits import Counter, counters_of, wallet_counter
 
 
@@ -28,6 +29,10 @@ _HOURS: Final = """
 """
 WALLETS = "SELECT workspace, -sum(amount_nanousd) FROM wallet_entries GROUP BY 1"
 
+BUDGETS = """
+    SELECT budgets, sum(retail_nanousd), count(*) FROM usage WHERE budgets IS NOT NULL GROUP BY 1
+"""
+
 _RECORDED = "(SELECT month FROM archives WHERE file_sha256 IS NOT NULL)"
 # The sums of an archived month have its late calls, too. Its calls may be here until all of them are removed.
 _KEPT_DAYS = f"""
@@ -46,23 +51,39 @@ _KEPT_WALLETS = f"""
         SELECT workspace, amount_nanousd FROM archived_workspaces WHERE charges > 0
     ) AS entry GROUP BY 1
 """  # noqa: S608
+# No sums have budgets. So those of an archived month are counted in its file alone.
+_KEPT_BUDGETS = BUDGETS.replace("GROUP BY", f"AND substr(created_at, 1, 7) NOT IN {_RECORDED} GROUP BY")
 
 
 def recount(connection: Ledger, *, by_hours: bool = False) -> dict[Counter, CounterTotals]:
     """Return every counter that the rows add to, of all periods. Raises ``sqlite3.Error``.
 
     Of an archived month, the sums by day are added, which the record of its file proves. With ``by_hours``, the sums by
-    hour are added: they must be those of all rows.
+    hour are added: they must be those of all rows. Counters of budgets are of the rows that are here.
     """
     has_files = has_archives(connection)
     days, wallets = (_KEPT_DAYS, _KEPT_WALLETS) if has_files else (DAYS, WALLETS)
     if by_hours:
         days = _HOURS
-    return sum_counters(connection.execute(days), connection.execute(wallets))
+    found = sum_counters(connection.execute(days), connection.execute(wallets))
+    if "budgets" in find_columns(connection, "usage"):
+        found |= sum_budgets(connection.execute(_KEPT_BUDGETS if has_files else BUDGETS))
+    return found
+
+
+def sum_budgets(paid: Iterable[Any]) -> dict[Counter, CounterTotals]:
+    """Return every counter of budgets, given what ``BUDGETS`` finds."""
+    sums: defaultdict[Counter, CounterTotals] = defaultdict(CounterTotals)
+    for budgets, spent_nanousd, requests in paid:
+        for scope in read_scopes(budgets):
+            counter = Counter(scope, parse_scope(scope).period)
+            before = sums[counter]
+            sums[counter] = CounterTotals(before.spent_nanousd + spent_nanousd, before.requests + requests)
+    return dict(sums)
 
 
 def sum_counters(days: Iterable[Any], wallets: Iterable[Any]) -> dict[Counter, CounterTotals]:
-    """Return every counter, given what ``DAYS`` and ``WALLETS`` find."""
+    """Return every other counter, given what ``DAYS`` and ``WALLETS`` find."""
     sums: defaultdict[Counter, CounterTotals] = defaultdict(CounterTotals)
     for workspace, key_id, day, spent_nanousd, requests in days:
         for counter in counters_of(workspace, key_id, date.fromisoformat(day)):

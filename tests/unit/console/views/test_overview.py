@@ -181,7 +181,7 @@ def test_calls_in_flight_are_the_holds_of_all_processes(conf_file: Path) -> None
         for number, model in enumerate(("x", "x", "y")):
             row = f'{{"model_slug": "{model}", "provider": "TESTER"}}'
             values = (f"h{number}", TODAY, TODAY, "acme", "ci", 5, f"owner-{number}", 100, row)
-            ledger.execute("INSERT INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            ledger.execute("INSERT INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)", values)
     in_flight = {
         chosen: load_page(conf_file, f"/?{chosen}").values["calls_in_flight"]
         for chosen in ("", "model=x", "workspace=beta", "key=ci&provider=TESTER")

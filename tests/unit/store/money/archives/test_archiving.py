@@ -224,7 +224,7 @@ def test_a_month_whose_sums_are_wrong_is_not_archived(ledger: Path) -> None:
 
 def test_a_month_with_a_call_in_flight_waits(ledger: Path) -> None:
     with second_connection(ledger) as other:
-        values = ("h", "2023-12-31T23:59:59.000+00:00", "", "acme", "ci", 0, "1-dead", 1, "{}")
+        values = ("h", "2023-12-31T23:59:59.000+00:00", "", "acme", "ci", 0, "1-dead", 1, "{}", None)
         other.execute(f"INSERT INTO holds VALUES ({', '.join('?' * len(values))})", values)
     with pytest.raises(ArchiveRefused, match="a call of 2023-12 has not ended"):
         run(ledger)

@@ -50,6 +50,7 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
             "platform_key",
             "tags",
             "deployment",
+            "budgets",
         ):
             del row[later]
         columns, marks = ", ".join(row), ", ".join("?" * len(row))
@@ -66,6 +67,7 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
         "platform_key": None,
         "tags": None,
         "deployment": None,
+        "budgets": None,
     }
     assert (new["id"], new["fallback"], new["attempts"]) == ("new", 1, 1)
     with second_connection(ledger_path) as after:
