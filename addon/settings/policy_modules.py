@@ -25,6 +25,7 @@ OWN_MODULES: Final = frozenset(
             "allowed_models",
             "budget_forecast",
             "call_stages",
+            "budgets",
             "circuit_breaker",
             "completion_cap",
             "estimate",
