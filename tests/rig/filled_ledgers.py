@@ -20,6 +20,8 @@ from addon.store.money.sqlite.money import SqliteMoney
 from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.protocol import Settlement, WalletEntry
 from addon.text.tags import recordable_tags
+from policies.budgets import budget_limits, encode_scopes
+from policies.model import Budget, Workspace
 from policies.prices import Prices
 from rig.ledger import make_priced_row, make_row
 from rig.stores import request
@@ -55,6 +57,17 @@ INTERRUPTED: dict[str, Any] = {
 }
 
 
+BUDGETED = Workspace(
+    "acme", "Acme", "pro", (), budgets=(Budget("user", 10**9), Budget("tag:team", 10**6, "daily"))
+)
+
+
+def _budgets_of(row: dict[str, Any]) -> str | None:
+    at = datetime.fromisoformat(row["created_at"])
+    limits = budget_limits(BUDGETED, row["end_user"], row["tags"], at) if row["workspace"] == "acme" else ()
+    return encode_scopes([limit.counter.scope for limit in limits]) if limits else None
+
+
 def _rows(number: int) -> Iterator[dict[str, Any]]:
     random = Random(7)
     for place in range(number):
@@ -84,6 +97,7 @@ def _rows(number: int) -> Iterator[dict[str, Any]]:
         row |= {"stream": place % 2, "fallback": place % 5 == 0, "attempts": 2 if place % 5 == 0 else 1}
         if place % 6 == 0:
             row |= {"status": random.choice([200, 400, 429, 503]), "error_code": random.choice(["a_b", *ODD])}
+        row["budgets"] = _budgets_of(row)
         yield row | (INTERRUPTED if place % 17 == 1 else {})
 
 
@@ -101,7 +115,8 @@ async def fill(store: SqliteMoney | PostgresMoney, calls: int) -> None:
         for _ in range(place % 4 + 1):
             store.count_refusal(workspace, KEYS[place % 3] if workspace else "", code)
     for place in range(6):
-        held = request(f"held-{place}", workspace=WORKSPACES[place % 3], key_id="ci", created_at=NOW)
+        limits = budget_limits(BUDGETED, ODD[place % 2], None, NOW) if place % 3 == 0 else ()
+        held = request(f"held-{place}", *limits, workspace=WORKSPACES[place % 3], key_id="ci", created_at=NOW)
         await store.hold(held)
     await store.maintain()
 

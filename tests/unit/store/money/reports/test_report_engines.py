@@ -1,6 +1,7 @@
 """Reports have the same rows on SQLite and on PostgreSQL, for odd names and for moments at the edge of an hour."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
-from rig.filled_ledgers import KEYS, MODELS, MOMENTS, NOW, ODD, WORKSPACES, fill_both
+from rig.filled_ledgers import BUDGETED, KEYS, MODELS, MOMENTS, NOW, ODD, WORKSPACES, fill_both
 from rig.postgres_server import PostgresServer
 
 from addon.store.money.ledger import Ledger
 from addon.store.money.postgres.ledger import PostgresPlace
 from addon.store.money.reports.archived_calls import find_missing_in_sums
+from addon.store.money.reports.budgets import find_budgets, find_reached
 from addon.store.money.reports.call_counts import count_calls
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.call_pages import (
@@ -51,6 +53,8 @@ from addon.store.money.reports.sizes import find_sizes
 from addon.store.money.reports.totals import GROUPS
 from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.store.money.sqlite.place import SqlitePlace
+from policies.budgets import budget_limits
+from policies.model import Budget
 
 type Both = tuple[Ledger, Ledger]
 
@@ -80,6 +84,14 @@ REPORTS: dict[str, Callable[[Ledger], Any]] = {
     "last written": find_last_written,
     "client's id": lambda ledger: [find_client_calls(ledger, name, 4) for name in ODD],
     "missing": lambda ledger: find_missing_in_sums(ledger, Filter(since=MOMENTS[1])),
+    "budgets": lambda ledger: [find_budgets(ledger, [BUDGETED], NOW, most).rows for most in (3, None)],
+    "reached budgets": lambda ledger: find_reached(
+        ledger, replace(BUDGETED, budgets=(Budget("user", 90),)), NOW
+    ),
+    "limits of a budget": lambda ledger: [
+        (one, ledger_counters(ledger)(one, "acme", ""))
+        for one in ledger_counters(ledger).choose(budget_limits(BUDGETED, ODD[0], None, NOW))
+    ],
     "sizes": lambda ledger: find_sizes(ledger, 160),
 }
 TIMES = st.sampled_from([None, *MOMENTS, "2026-02-14", "2026-03-02T09:00"])
