@@ -18,10 +18,10 @@ LIMITED = "The workspace's limit of 4 requests a minute is reached."
 
 
 class Machines:
-    """Two gateways. ``key`` is one of both."""
+    """Two gateways. ``key`` and ``bounded`` are of both, the latter with a limit of tokens a minute."""
 
     def __init__(self, start: StartGateway, upstream: Upstream, redis: str, postgres: str) -> None:
-        self.key, self.start, self.postgres = new_key(), start, postgres
+        self.key, self.bounded, self.start, self.postgres = new_key(), new_key(), start, postgres
         self.state = {"backend": "redis", "redis_url": redis, "fleet": "tests"}
         self.gateways = [self.open(), self.open()]
         upstream.behave(as_dear_as_allowed)
@@ -29,12 +29,13 @@ class Machines:
     def open(self) -> Gateway:
         made = workspace(("ci", self.key, True), rpm_override=4)
         made["keys"][0] |= {"request_cap": 3}
+        bounded = workspace(("ci", self.bounded, True), tpm=700)
         sections = {"state": self.state, "ledger": {"url": self.postgres}}
-        return self.start(models=MODELS, workspaces={"acme": made}, sections=sections)
+        return self.start(models=MODELS, workspaces={"acme": made, "bounded": bounded}, sections=sections)
 
-    def chat(self, machine: int) -> httpx.Response:
-        body = {"model": "dear", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
-        headers = {"Authorization": f"Bearer {self.key}"}
+    def chat(self, machine: int, key: str | None = None, max_tokens: int = 1) -> httpx.Response:
+        body = {"model": "dear", "messages": [{"role": "user", "content": "hello"}], "max_tokens": max_tokens}
+        headers = {"Authorization": f"Bearer {key or self.key}"}
         url = self.gateways[machine].url + PATH
         return httpx.post(url, json=body, headers=headers, timeout=BOUND_S, trust_env=False)
 
@@ -57,8 +58,13 @@ def test_machines_share_rates_and_money_and_an_emptied_redis_gives_one_more_minu
     assert (said[0] != LIMITED, said[1] == LIMITED) == (True, True), (
         "the key's cap, then the workspace's rate"
     )
+    # What a call used on one machine, beyond what it took, keeps those of the other one waiting.
+    first, *others = [machines.chat(number, machines.bounded, 600) for number in (0, 1, 0)]
+    assert [one.status_code for one in (first, *others)] == [200, 429, 429]
+    assert all("limit of 700 tokens a minute is reached" in one.text for one in others)
     redis_server.flush()
+    assert machines.chat(1, machines.bounded, 600).status_code == 200
     assert machines.chat(0).json()["error"]["message"] == said[0]
     with psycopg.connect(machines.postgres) as ledger:
-        assert ledger.execute("SELECT count(*) FROM usage").fetchone() == (3,)
+        assert ledger.execute("SELECT count(*) FROM usage").fetchone() == (5,)
         assert ledger.execute("SELECT count(*) FROM holds").fetchone() == (0,)

@@ -94,7 +94,9 @@ def test_the_limit_that_has_room_last_is_named() -> None:
 def test_more_than_a_whole_limit_is_found_without_a_bucket() -> None:
     assert find_excess(TokenRequest(400, (OF_WORKSPACE, OF_KEY))) is None
     assert find_excess(TokenRequest(401, (OF_WORKSPACE, OF_KEY))) == TokenDenial(OF_KEY, 401, None)
-    assert find_excess(TokenRequest(1_001, (OF_WORKSPACE, OF_KEY))) == TokenDenial(OF_WORKSPACE, 1_001, None)
+    excess = TokenRequest(1_001, (OF_WORKSPACE, OF_KEY))
+    assert find_excess(excess) == TokenDenial(OF_WORKSPACE, 1_001, None)
+    assert take_tokens(excess, [Bucket(), Bucket()], 10**6) == TokenDenial(OF_WORKSPACE, 1_001, None)
 
 
 @pytest.mark.parametrize(

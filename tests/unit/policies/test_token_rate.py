@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -193,3 +194,42 @@ def test_a_new_limit_drains_at_its_own_pace() -> None:
     assert played.ask(600) == 6_000
     played.tpm = 30
     assert played.ask(30) == 2 * WINDOW_MS
+
+
+def test_a_debt_of_more_than_a_minute_outlasts_it() -> None:
+    played = Played(60)
+    played.ask(0)
+    played.end(played.calls[0], 180)
+    played.wait(60_000)
+    assert played.ask(60) == 2 * WINDOW_MS
+
+
+def test_what_has_not_drained_is_given_back_whatever_drained_before() -> None:
+    played = Played(60)
+    played.ask(60)
+    played.wait(30_000)
+    assert played.ask(30) == 0
+    played.end(played.calls[1], 10)
+    assert played.drained().level == 40 * WINDOW_MS
+
+
+def test_what_was_given_back_has_left_the_line_too() -> None:
+    """So the call behind it drains first, and its room is not made twice."""
+    played = Played(60)
+    played.ask(30)
+    played.ask(30)
+    played.end(played.calls[0], 0)
+    played.wait(30_000)
+    assert played.ask(60) == 0
+    played.end(played.calls[1], 0)
+    assert played.drained().level == 60 * WINDOW_MS
+
+
+@pytest.mark.parametrize(("age_ms", "level"), [(59_999, 0), (60_000, 58)])
+def test_a_take_is_given_back_within_a_minute_also_under_a_lower_limit(age_ms: int, level: int) -> None:
+    played = Played(60)
+    played.ask(60)
+    played.tpm = 2
+    played.wait(age_ms)
+    played.end(played.calls[0], 0)
+    assert played.bucket.level == level * WINDOW_MS
