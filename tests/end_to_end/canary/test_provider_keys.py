@@ -13,11 +13,16 @@ from rig.leaky_errors import WIRE, leaks_of_errors
 from rig.raw_clients import RawClient, request_bytes
 
 
+CONVERSATIONS = 8
+"""So many of them use each of two keys."""
+
+
 def test_each_secret_is_sent_to_its_own_provider(scene: Scene) -> None:
     scene.used.clear()
     for stream in (False, True):
-        for name in DIALECTS:
-            assert scene.call("solo", name.lower(), stream=stream).status_code == 200
+        for name, run in product(DIALECTS, range(CONVERSATIONS)):
+            asked = {"stream": stream, "prompt_cache_key": f"run {run}"}
+            assert scene.call("solo", name.lower(), **asked).status_code == 200
         for name in ("alpha", "beta", "gamma"):
             assert scene.call("own", name, stream=stream).status_code == 200
     assert scene.used == PROVIDER_SECRETS.keys()
@@ -50,7 +55,7 @@ MENDING = {("solo", "alpha"), ("solo", "beta"), ("solo", "gamma"), ("mixed", "be
 
 @pytest.mark.parametrize(("client", "slug"), HOPS)
 def test_a_second_attempt_sends_only_its_own_secret(scene: Scene, client: str, slug: str) -> None:
-    for name in ("401", "500", "200, message"):
+    for name in ("403", "500", "200, message"):  # After a 401 the only key rests, and the next call begins elsewhere.
         for always in (False, True):
             stream = always != (name == "500")
             answer = scene.call(client, slug, (name, FAILING[name]), always=always, stream=stream)
