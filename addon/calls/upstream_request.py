@@ -71,7 +71,7 @@ def find_route(call: Call, speeds: PlaceSpeeds | None = None) -> Route:
         return route
     measures: dict[str, Measure] = {"cheapest": partial(_estimate_wholesale_nanousd, call)}
     if speeds:
-        measures["fastest"] = speeds.make_measure(stream=call.chat.stream)
+        measures["fastest"] = speeds.make_measure(route.targets[0], stream=call.chat.stream)
     return order_route(route, call.find_affinity(), measures)
 
 

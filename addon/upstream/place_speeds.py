@@ -20,15 +20,20 @@ class PlaceSpeeds:
         self._clock = clock
         self._speeds: dict[tuple[str, bool], PlaceSpeed] = {}
 
-    def make_measure(self, *, stream: bool) -> Measure:
-        """Return the measure of places for one call. It lets the call try one place that is due, if there is any."""
+    def make_measure(self, first: Target, *, stream: bool) -> Measure:
+        """Return the measure of places for one call. It lets the call try one place that is due, if there is any.
+
+        ``first`` is one of the places that the call may begin with. Places of a fallback are not tried: the call
+        seldom reaches them.
+        """
         now_s, is_trying = self._clock.monotonic_s(), False
 
         def measure(target: Target) -> float:
             nonlocal is_trying
             named = (target.model.place, stream)
             speed = self._speeds.get(named, _NEW)
-            if is_trying or not target.model.weight or not speed.is_due(now_s):
+            begins = (target.model.slug, target.mode) == (first.model.slug, first.mode)
+            if is_trying or not begins or not target.model.weight or not speed.is_due(now_s):
                 return speed.measure_s(now_s)
             is_trying = True
             self._speeds[named] = after_choice(speed, now_s)

@@ -48,7 +48,7 @@ class Calls:
         """Return the places of so many calls."""
         sent = []
         for _ in range(count):
-            measures = {"fastest": self.speeds.make_measure(stream=True)}
+            measures = {"fastest": self.speeds.make_measure(TARGETS[0], stream=True)}
             [first, *_] = order_targets(TARGETS, b"x" * 16, measures)
             name = first.model.upstream_model_id
             self.clock.now_s += every_s
@@ -76,3 +76,12 @@ def test_a_place_that_fails_is_left_and_found_within_thirty_seconds_of_its_recov
 
 def test_a_place_without_weight_is_never_tried(clock: Minutes) -> None:
     assert "last" not in Calls(clock).send(300)
+
+
+def test_a_place_of_a_fallback_is_tried_by_calls_that_begin_there_alone(clock: Minutes) -> None:
+    speeds = PlaceSpeeds(clock)
+    other = Target(replace(MODELS["llama"], order="first"), "payg", PLATFORM)
+    measured = speeds.make_measure(other, stream=True)
+    assert [measured(target) for target in TARGETS] == [0.0, 0.0, 0.0]
+    measured = speeds.make_measure(TARGETS[0], stream=True)
+    assert [measured(target) for target in TARGETS] == [-1.0, 0.0, 0.0]
