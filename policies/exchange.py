@@ -154,8 +154,16 @@ class Exchange(Struct, frozen=True):
         return replace(self, next_target=self.route.targets[position], position=position)
 
     def with_following(self, targets: tuple[Target, ...]) -> Self:
-        """Return the same call with ``targets`` in place of those that would follow."""
-        route = replace_route(self.route, targets=(*self.route.targets[: self.position], *targets))
+        """Return the same call with ``targets``, for a prompt that is too long, in place of those that would follow.
+
+        What barred the Safety Net is no reason any more: the failure is not the provider's.
+        """
+        route = replace_route(
+            self.route,
+            targets=(*self.route.targets[: self.position], *targets),
+            long_prompt_targets=(),
+            fallback_refusal=None,
+        )
         follows = bool(targets) and self.attempts < route.max_attempts
         return replace(self, route=route, next_target=targets[0] if follows else NO_TARGET)
 

@@ -152,13 +152,16 @@ def find_unserved_reason(model: Model | None, workspace: Workspace) -> str | Non
     return found if isinstance(found, str) else None
 
 
-def find_refusal_after_failure(denial: Denial, failed: Target, now: datetime) -> Refusal | None:
-    """Return the refusal that the client gets where a limit has no room for the second attempt.
+def find_refusal_after_failure(
+    denial: Denial, failed: Target, following: Target, now: datetime
+) -> Refusal | None:
+    """Return the refusal that the client gets where a limit has no room for the attempt at ``following``.
 
-    ``failed`` is the target of the first. None: the client gets the failure of the first attempt. That is so for a
+    ``failed`` is the target of the one before. None: the client gets the failure of the first attempt. That is so for a
     fallback model, which is the operator's choice and must not hide why the call's own model failed. The Safety Net's
     refusal is shown, because only the customer can add the money. Source: contract, "402 situations" (Safety Net).
     """
-    if failed.mode != "byok":
+    is_net = (failed.mode, following.mode) == ("byok", "payg") and failed.model.slug == following.model.slug
+    if not is_net:
         return None
     return make_denial_refusal(denial, now, note="cannot use the Safety Net fallback")

@@ -10,7 +10,7 @@
 Where places are equal, the conversation decides. A place of weight 0 comes after all others. Source: docs/routing.md.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -23,10 +23,18 @@ type Measure = Callable[[Target], float]
 
 def order_route(route: Route, affinity: bytes, measures: dict[str, Measure]) -> Route:
     """Return a route with the places of each model in the order of one call. ``measures`` are by ``order``."""
-    ordered: list[Target] = []
-    for _, group in groupby(route.targets, lambda target: (target.model.slug, target.mode)):
-        ordered += order_targets(tuple(group), affinity, measures)
-    return replace(route, targets=tuple(ordered))
+    first, longer = (
+        tuple(_order_groups(targets, affinity, measures))
+        for targets in (route.targets, route.long_prompt_targets)
+    )
+    return replace(route, targets=first, long_prompt_targets=longer)
+
+
+def _order_groups(
+    targets: Sequence[Target], affinity: bytes, measures: dict[str, Measure]
+) -> Iterator[Target]:
+    for _, group in groupby(targets, lambda target: (target.model.slug, target.mode)):
+        yield from order_targets(tuple(group), affinity, measures)
 
 
 def order_targets(

@@ -93,8 +93,11 @@ class Route:
     has_choice: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        owners = {(target.model.slug, target.mode) for target in self.targets}
-        object.__setattr__(self, "has_choice", len(owners) < len(self.targets))
+        counts = (
+            len(listed) - len({(target.model.slug, target.mode) for target in listed})
+            for listed in (self.targets, self.long_prompt_targets)
+        )
+        object.__setattr__(self, "has_choice", any(counts))
 
     @property
     def has_safety_net(self) -> bool:

@@ -110,15 +110,23 @@ class Call(Struct, eq=False):
         return self.affinity
 
     def list_fitting(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> tuple[Target, ...]:
-        """Return the targets that may follow, for a prompt that is too long for the model of ``attempt``; else none."""
+        """Return the targets that may follow, for a prompt that is too long for the model of ``attempt``; else none.
+
+        No target is there twice.
+        """
         route, failed = self.exchange.route, attempt.target.model
         if attempt.status is None or not is_too_long(failure.status, failure.message):
             return ()
         longer = [
             one for one in route.long_prompt_targets if has_longer_window(one.model, failed, if_unknown=True)
         ]
-        left = route.targets[self.exchange.position :]
-        return (*longer, *[one for one in left if has_longer_window(one.model, failed)])
+        known = {(one.model.slug, one.mode) for one in longer}
+        left = [
+            one
+            for one in route.targets[self.exchange.position :]
+            if has_longer_window(one.model, failed) and (one.model.slug, one.mode) not in known
+        ]
+        return (*longer, *left)
 
     def finish_with_error(self, failure: ErrorAnswer) -> ErrorAnswer:
         """Return the error that the client gets for a failed call, and note which attempt it is from.

@@ -95,7 +95,11 @@ async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
         else:
             if not isinstance(made, Denial):
                 return made
-            if denied := find_refusal_after_failure(made, call.exchange.target, call.exchange.created_at):
+            exchange = call.exchange
+            denied = find_refusal_after_failure(
+                made, exchange.target, exchange.next_target, exchange.created_at
+            )
+            if denied:
                 raise denied
             _log_no_fallback(call.exchange, f"a limit has no room ({made.reason})")
         call.exchange = call.exchange.skip_target()

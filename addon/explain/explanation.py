@@ -282,9 +282,10 @@ def _error_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datet
     """
     if second.refused and second.refused.answer is INTERNAL_ERROR:
         return INTERNAL_ERROR
-    if second.denial and (refusal := find_refusal_after_failure(second.denial, first.target, now)):
-        return refusal_error(refusal)
-    return None
+    if second.denial is None:
+        return None
+    refusal = find_refusal_after_failure(second.denial, first.target, second.target, now)
+    return refusal_error(refusal) if refusal else None
 
 
 @contextmanager

@@ -167,8 +167,12 @@ NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 CAP = Limit("monthly_spend_cap", Counter("workspace:acme", "2026-11"), 0)
 
 
-def refusal_for(reason: DenialReason, mode: Any) -> Refusal | None:
-    return find_refusal_after_failure(Denial(reason, CAP), Target(MODELS["gpt"], mode, SecretStr("")), NOON)
+def refusal_for(
+    reason: DenialReason, mode: Any, slug: str = "gpt", following_mode: Any = "payg"
+) -> Refusal | None:
+    failed = Target(MODELS["gpt"], mode, SecretStr(""))
+    following = Target(MODELS[slug], following_mode, SecretStr(""))
+    return find_refusal_after_failure(Denial(reason, CAP), failed, following, NOON)
 
 
 @pytest.mark.parametrize("reason", [*get_args(DenialReason)[0].__args__, "budget", "budget_of_prompt"])
@@ -180,6 +184,12 @@ def test_a_limit_without_room_for_the_safety_net_is_the_refusal(reason: DenialRe
     assert refusal.message.startswith(usual.message[:20])
     assert refusal.message.endswith("; cannot use the Safety Net fallback.")
     assert refusal_for(reason, "payg") is None
+
+
+def test_a_limit_without_room_for_anything_else_leaves_the_first_failure() -> None:
+    # A further place with the customer's own key, and a model for long prompts, are no Safety Net.
+    assert refusal_for("request_cap", "byok", following_mode="byok") is None
+    assert refusal_for("wallet", "byok", slug="llama") is None
 
 
 def test_the_refusal_for_the_month_has_the_words_of_the_contract() -> None:
