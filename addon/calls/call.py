@@ -151,9 +151,10 @@ async def _next_attempt(
     """Return the attempt after one that failed, dispatched: at another place, or a retry. None where none follows."""
     if not call.may_fall_back(attempt, failure):
         return None
+    now_s = deps.clock.monotonic_s()
     if fitting := call.list_fitting(attempt, failure):
-        call.exchange = call.exchange.with_following(fitting)
-    elif (wait_s := call.find_retry_wait_s(attempt, failure)) is not None:
+        call.exchange = call.exchange.with_following(fitting if call.has_time(now_s) else ())
+    elif (wait_s := call.find_retry_wait_s(attempt, failure, now_s)) is not None:
         with stream.while_connected():
             await asyncio.sleep(wait_s)
         call.exchange = call.exchange.with_retry()

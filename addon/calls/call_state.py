@@ -85,22 +85,32 @@ class Call(Struct, eq=False):
             return False
         return self.has_failed(attempt, failure) or bool(self.list_fitting(attempt, failure))
 
-    def find_retry_wait_s(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> float | None:
+    def has_time(self, at_s: float) -> bool:
+        """Return whether an attempt may begin ``at_s``: an answer that is not streamed has one time for all attempts.
+
+        ``at_s`` is by the clock of ``exchange.started_s``.
+        """
+        if self.exchange.stream or self.first_sent_s is None:
+            return True
+        return at_s < self.first_sent_s + self.settings.conf.upstream.whole_timeout_s
+
+    def find_retry_wait_s(self, attempt: UpstreamAttempt, failure: ErrorAnswer, now_s: float) -> float | None:
         """Return how long to wait before the same attempt once more, None where it is not made again.
 
-        ``failure`` may be followed by another attempt.
+        ``failure`` may be followed by another attempt. ``now_s`` is by the clock of ``exchange.started_s``.
         """
         exchange, conf = self.exchange, self.settings.conf.upstream
         most_attempts = min(1 + conf.retries, conf.max_attempts)
         if len(exchange.route.targets) > 1 or exchange.attempts >= most_attempts:
             return None
-        return find_retry_wait_s(
+        wait_s = find_retry_wait_s(
             attempt.status,
             is_sent=attempt.is_sent,
             after_s=failure.retry_after_s,
             should_retry=failure.should_retry,
             chance=crc32(exchange.id.encode()) / 2**32,
         )
+        return wait_s if wait_s is not None and self.has_time(now_s + wait_s) else None
 
     def find_affinity(self) -> bytes:
         """Return what this call shares with others of its conversation, see ``policies.affinity``."""

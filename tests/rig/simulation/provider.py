@@ -56,6 +56,8 @@ class Generated:
     stream: bool
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    arrived_s: float = 0.0
+    """When the request was there, by the loop's clock."""
     is_ended: bool = False
     """The whole answer was written."""
 
@@ -117,6 +119,7 @@ class Provider:
         prompt_tokens, pause_s = random.randint(1, 9), random.uniform(0.0, 0.3)
         named = re.search(r"call-\d+", json.dumps(body["messages"]))
         generated = Generated(named[0] if named else "", outcome, bool(body.get("stream")))
+        generated.arrived_s = self._world.loop.time()
         self.log.append(generated)
         if not await self._starts_answer(outcome, writer, random.uniform(0.01, 2.0)):
             return False
