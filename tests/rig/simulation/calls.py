@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from addon.settings.settings import Settings, load_settings
 from rig.configuration import PROVIDER_KEY, Configuration, model, provider, workspace
@@ -11,11 +13,11 @@ from rig.ledger import locked_by_another
 from rig.simulation import Faults, World
 from rig.simulation.clients import Answer, Client, draw_behaviour
 from rig.simulation.gateway import LedgerContents, SimulatedGateway, read_ledger
-from rig.simulation.provider import Generated, Provider
+from rig.simulation.provider import WEIGHTS, Generated, Provider
 
 CUSTOMERS = 40
 BUDGET_NANOUSD = 20_000_000
-FIRST_PORT, SECOND_PORT = 20_000, 20_001
+FIRST_PORT = 20_000
 CLIENT_LINK = Faults(
     latency_s=(0.0005, 0.1),
     piece_bytes=(50, 3_000),
@@ -41,6 +43,7 @@ PROVIDER_LINK = Faults(
 KEYS = {name: f"tg_{name:0<40}" for name in ("wallet", "capped")}
 """Fixed keys, so that a seed gives the same run in each process."""
 DEAR = {"input_price_per_m": "1", "output_price_per_m": "3", "max_completion_tokens": 2_000}
+TWO_MODELS = {"first": model(provider="FIRST", **DEAR), "second": model(provider="SECOND", **DEAR)}
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,15 @@ class Disturbance:
     killed_after_s: float | None = None
 
 
-def write_settings(folder: Path) -> Settings:
-    """Return settings with two providers and two customers. Each customer has a budget of $0.02.
+def write_settings(
+    folder: Path,
+    models: Mapping[str, Any] = TWO_MODELS,
+    providers: Sequence[str] = ("FIRST", "SECOND"),
+    **upstream: int,
+) -> Settings:
+    """Return settings with providers and two customers. Each customer has a budget of $0.02.
 
-    One has it in its wallet, the other as the cap of its key.
+    One has it in its wallet, the other as the cap of its key. ``upstream`` changes that section.
     """
     members = {name: workspace((name, key, True), fallback_model="second") for name, key in KEYS.items()}
     members["wallet"] |= {"plan": "standard"}
@@ -85,19 +93,26 @@ def write_settings(folder: Path) -> Settings:
     timeouts = {"first_byte_timeout_s": 20, "idle_timeout_s": 10, "whole_timeout_s": 60}
     written = Configuration(
         providers={
-            "FIRST": provider(f"http://127.0.0.1:{FIRST_PORT}/v1"),
-            "SECOND": provider(f"http://127.0.0.1:{SECOND_PORT}/v1"),
+            name: provider(f"http://127.0.0.1:{port}/v1") for port, name in enumerate(providers, FIRST_PORT)
         },
-        models={"first": model(provider="FIRST", **DEAR), "second": model(provider="SECOND", **DEAR)},
+        models=models,
         workspaces=members,
-        sections={"upstream": {"connect_timeout_s": 5, "heartbeat_s": 4} | timeouts},
+        sections={"upstream": {"connect_timeout_s": 5, "heartbeat_s": 4} | timeouts | upstream},
     ).write(folder)
     return load_settings(written, {"TEST_PROVIDER_KEY": PROVIDER_KEY})
 
 
-async def make_calls(world: World, settings: Settings, database: Path, disturbance: Disturbance) -> Ran:
-    """Let customers call at once, each on its own connection. Every third one calls twice."""
-    providers = [Provider(world), Provider(world)]
+async def make_calls(
+    world: World,
+    settings: Settings,
+    database: Path,
+    disturbance: Disturbance,
+    slugs: Sequence[str] = ("first",),
+    weights: Mapping[str, int] = WEIGHTS,
+) -> Ran:
+    """Let customers call one of ``slugs`` at once, each on its own connection. Every third one calls twice."""
+    names = [name for name in settings.providers if not settings.providers[name].builtin]
+    providers = [Provider(world, weights) for _ in names]
     for one in providers:
         await one.start()
     gateways = [SimulatedGateway(world, settings, database) for _ in range(disturbance.gateways)]
@@ -105,12 +120,13 @@ async def make_calls(world: World, settings: Settings, database: Path, disturban
         await gateway.start()
         world.network.faults[gateway.port] = CLIENT_LINK
     await gateways[0].credit("wallet", BUDGET_NANOUSD)
-    world.network.faults |= {FIRST_PORT: PROVIDER_LINK, SECOND_PORT: PROVIDER_LINK}
+    world.network.faults |= {one.port: PROVIDER_LINK for one in providers}
 
     async def customer(number: int) -> list[Answer]:
         key = KEYS["wallet" if number % 2 else "capped"]
         await asyncio.sleep(world.random.uniform(0, 3))
-        client = Client(gateways[number // 2 % len(gateways)].port, key, "first")
+        slug = slugs[number % len(slugs)]
+        client = Client(gateways[number // 2 % len(gateways)].port, key, slug)
         numbers = (number,) if number % 3 else (number, number + CUSTOMERS)
         answers = []
         for each in numbers:

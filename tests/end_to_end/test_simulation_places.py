@@ -1,0 +1,98 @@
+"""Calls to models at several places, and retries, in simulated time: money and rows, wherever the attempts are cut."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from rig.configuration import model
+from rig.large import large, sized
+from rig.simulation import Outcome, simulate
+from rig.simulation.calls import DEAR, Disturbance, Ran, make_calls, write_settings
+from rig.simulation.checks import CHECKS, check_all
+from rig.simulation.provider import WEIGHTS
+
+from addon.settings.settings import Settings
+from addon.store.money.sqlite import file as ledger_file
+
+pytestmark = large
+
+SEEDS = range(sized(3, 40))
+MAX_ATTEMPTS = 4
+PROVIDERS = ("ALONE", "FIRST", "SECOND", "THIRD")
+FAILING = {**WEIGHTS, "good": 20, "429": 20, "500": 20, "503": 20}
+"""Most attempts fail before a byte of an answer, so that most calls have several."""
+PLACES = [{"provider": "SECOND", "upstream_model_id": "b"}, {"provider": "THIRD", "upstream_model_id": "c"}]
+MODELS = {
+    "first": model(provider="FIRST", deployments=PLACES, **DEAR),
+    "zero": model(provider="FIRST", weight=0, order="fastest", deployments=PLACES, **DEAR),
+    "cheap": model(provider="FIRST", order="cheapest", deployments=PLACES, **DEAR),
+    "second": model(provider="ALONE", **DEAR),
+}
+SLUGS = ("first", "zero", "cheap", "second")
+"""What is called. The fallback of all is ``second``, which has none itself, and so is retried."""
+type Run = Callable[..., Outcome[Ran]]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    folder = tmp_path_factory.mktemp("simulation")
+    return write_settings(folder, MODELS, PROVIDERS, retries=1, max_attempts=MAX_ATTEMPTS)
+
+
+@pytest.fixture(scope="module")
+def run(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return a function that makes the calls with a seed, on a new ledger."""
+
+    def make(seed: int, disturbance: Disturbance | None = None) -> Outcome[Ran]:
+        database = tmp_path_factory.mktemp("ledger") / "tollgate.db"
+        return simulate(
+            seed,
+            lambda world: make_calls(world, settings, database, disturbance or Disturbance(), SLUGS, FAILING),
+        )
+
+    return make
+
+
+def check_attempts(ran: Outcome[Ran]) -> None:
+    """Check that no call was sent more often than its row says, or than a call may be."""
+    sent = {call: len(made) for call, made in ran.result.by_call().items()}
+    for row in ran.result.ledger.rows:
+        assert 1 <= row["attempts"] <= MAX_ATTEMPTS, f"seed {ran.seed}: {row}"
+        assert sent.get(row["end_user"], 0) <= row["attempts"] + row["resends"], f"seed {ran.seed}: {row}"
+        is_fallback = row["model_slug"] != row["requested_model"]
+        assert row["fallback"] == (is_fallback and row["first_byte_ms"] is not None), (
+            f"seed {ran.seed}: {row}"
+        )
+
+
+def test_money_and_rows_are_right_with_many_attempts_a_call(run: Run) -> None:
+    ended = [check_all(run(seed)) for seed in SEEDS]
+    for ran in ended:
+        check_attempts(ran)
+    rows = [row for ran in ended for row in ran.result.ledger.rows]
+    assert {row["attempts"] for row in rows} == set(range(1, MAX_ATTEMPTS + 1))
+    assert Counter(row["provider"] for row in rows).keys() == set(PROVIDERS)
+    assert {(row["fallback"], row["status"]) for row in rows} >= {(0, 200), (1, 200)}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_drain_may_end_between_two_attempts(run: Run, seed: int) -> None:
+    ran = check_all(run(seed, Disturbance(stops_after_s=0.5 + seed / 3, drain_timeout_s=seed / 4)))
+    check_attempts(ran)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_gateway_may_be_killed_between_two_attempts(run: Run, seed: int) -> None:
+    ran = check_all(run(seed, Disturbance(gateways=1 + seed % 2, killed_after_s=0.5 + seed / 3)))
+    check_attempts(ran)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_ledger_may_be_locked_between_two_attempts(
+    run: Run, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_file, "_TRIES_IN_PLACE", 1)
+    ran = run(seed, Disturbance(is_ledger_locked=True))
+    assert ran.left == []
+    for check in (*CHECKS, check_attempts):
+        check(ran)
