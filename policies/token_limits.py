@@ -53,6 +53,23 @@ class TokenDenial(Struct, frozen=True):
     wait_ms: int | None
 
 
+class TokenRefusal(Refusal):
+    """The refusal of a call for the limit of ``owner``."""
+
+    def __init__(
+        self,
+        owner: LimitOwner,
+        message: str,
+        *,
+        retry_after_s: int | None = None,
+        should_retry: bool | None = None,
+    ) -> None:
+        super().__init__(
+            "rate_limit_exceeded", message, retry_after_s=retry_after_s, should_retry=should_retry
+        )
+        self.owner: LimitOwner = owner
+
+
 def find_token_limits(workspace: Workspace, key: Key) -> tuple[TokenLimit, ...]:
     """Return the limits of a call, in the order of the checks."""
     if workspace.tpm is None and key.tpm is None:
@@ -129,7 +146,7 @@ def settle_tokens(
     ]
 
 
-def make_token_refusal(denial: TokenDenial) -> Refusal:
+def make_token_refusal(denial: TokenDenial) -> TokenRefusal:
     """Return the refusal of a call that asked for more tokens than a limit has room for."""
     owner = "workspace" if denial.limit.owner == "workspace" else "API key"
     limit = f"{owner}'s limit of {denial.limit.tpm} tokens a minute"
@@ -138,6 +155,6 @@ def make_token_refusal(denial: TokenDenial) -> Refusal:
             f"The request may need {denial.tokens} tokens, more than the {limit};"
             " shorten the prompt, or lower the completion cap."
         )
-        return Refusal("rate_limit_exceeded", message, should_retry=False)
+        return TokenRefusal(denial.limit.owner, message, should_retry=False)
     message = f"The {limit} is reached; this request may need {denial.tokens}."
-    return Refusal("rate_limit_exceeded", message, retry_after_s=math.ceil(denial.wait_ms / 1000))
+    return TokenRefusal(denial.limit.owner, message, retry_after_s=math.ceil(denial.wait_ms / 1000))

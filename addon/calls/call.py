@@ -29,6 +29,7 @@ from addon.upstream.access_tokens import AccessTokenUnavailable
 from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Exchange
 from policies.refusal import Refusal
+from policies.token_limits import TokenRefusal
 from policies.trace_context import TraceContext
 
 LATE_BODY_S = 0.005
@@ -90,6 +91,8 @@ async def _end_early(call: Call, stream: Stream, deps: Dependencies, fault: Exce
         case ClientLeft():
             await deps.in_flight.abandon(call)
         case Refusal():
+            if isinstance(fault, TokenRefusal):
+                deps.in_flight.metrics.count_tpm_refusal(fault.owner)
             await refuse(call, stream, deps, refusal_error(fault))
         case AccessTokenUnavailable():
             await refuse(call, stream, deps, no_access_token())

@@ -60,7 +60,6 @@ async def place_hold(call: Call, deps: Dependencies, request: HoldRequest) -> Ho
     limit_rpm = rpm_of(call.exchange.workspace, limits.standard_rpm, limits.pro_rpm)
     decided = await deps.store.take_and_hold(request, 0 if identified is None else limit_rpm)
     if isinstance(decided, TokenDenial):
-        deps.in_flight.metrics.count_tpm_refusal(decided.limit.owner)
         raise make_token_refusal(decided)
     if not isinstance(decided, NoToken):
         return decided

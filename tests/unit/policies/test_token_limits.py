@@ -121,5 +121,9 @@ def test_a_refusal_says_tokens_and_when_to_try_again(
     denial: TokenDenial, message: str, retry_after_s: int | None, should_retry: bool | None
 ) -> None:
     refusal = make_token_refusal(denial)
-    assert (refusal.code, refusal.message) == ("rate_limit_exceeded", message)
+    assert (refusal.code, refusal.owner, refusal.message) == (
+        "rate_limit_exceeded",
+        denial.limit.owner,
+        message,
+    )
     assert (refusal.retry_after_s, refusal.should_retry) == (retry_after_s, should_retry)
