@@ -113,8 +113,8 @@ class Engine(Protocol):
     def find_scopes(self, scopes: Sequence[str]) -> Statement:
         """Return those of the scopes that have a counter."""
 
-    def count_scopes(self, first: str, end: str, most: int) -> Statement:
-        """Count the scopes from ``first`` to before ``end`` that have a counter, at least up to ``most``."""
+    def count_scopes(self, first: str, end: str) -> Statement:
+        """Count the scopes from ``first`` to before ``end`` that have a counter."""
 
     def note_batch(self, batch_id: str) -> Statement:
         """Note the id of a batch of refusals, and return it if it is new."""

@@ -64,7 +64,7 @@ class Values:
             }
         )
         if ranges:
-            counts = yield [self._engine.count_scopes(*one, MAX_VALUES) for one in ranges]
+            counts = yield [self._engine.count_scopes(*one) for one in ranges]
             self._counts = {first: rows[0][0] for (first, _), rows in zip(ranges, counts, strict=True)}
 
     def choose(self, limits: Sequence[Limit]) -> Sequence[Limit]:

@@ -69,7 +69,7 @@ class PostgresEngine:
     def find_scopes(self, scopes: Sequence[str]) -> Statement:
         return Statement(_FIND_SCOPES, (list(scopes),))
 
-    def count_scopes(self, first: str, end: str, most: int) -> Statement:  # noqa: ARG002  (a scope may have many parts)
+    def count_scopes(self, first: str, end: str) -> Statement:
         return Statement(_COUNT_SCOPES, (first, end))
 
     def note_batch(self, batch_id: str) -> Statement:

@@ -83,8 +83,8 @@ class SqliteEngine:
     def find_scopes(self, scopes: Sequence[str]) -> Statement:
         return Statement(_find_statement(len(scopes)), scopes)
 
-    def count_scopes(self, first: str, end: str, most: int) -> Statement:
-        return Statement(_COUNT_SCOPES, (first, end, most))
+    def count_scopes(self, first: str, end: str) -> Statement:
+        return Statement(_COUNT_SCOPES, (first, end))
 
     def note_batch(self, batch_id: str) -> Statement:
         return Change(_NOTE_BATCH, (batch_id,))
@@ -106,7 +106,7 @@ def read_counters(connection: sqlite3.Connection, counters: Iterable[Counter]) -
 
 
 _COUNTER = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
-_COUNT_SCOPES = "SELECT count(*) FROM (SELECT 1 FROM spend WHERE scope >= ? AND scope < ? LIMIT ?) AS counted"
+_COUNT_SCOPES = "SELECT count(*) FROM spend WHERE scope >= ? AND scope < ?"
 _NOTE_BATCH = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT (id) DO NOTHING"
 _FORGET_BATCHES = "DELETE FROM refusal_batches WHERE number <= (SELECT max(number) FROM refusal_batches) - ?"
 _COUNT_REFUSAL = (
