@@ -9,7 +9,7 @@ from addon.console.time_range import TimeRange
 from addon.console.view import Reading, View
 from addon.console.views.overview_budgets import load_budgets
 from addon.console.views.overview_providers import load_providers
-from addon.console.views.overview_spend import SPLITS, choose_step, load_spend, parse_split
+from addon.console.views.overview_spend import choose_step, list_splits, load_spend, parse_split
 from addon.settings.errors import describe_error
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.figures import PERCENTILES, Figures, Groups, merge_groups, rank, read_figures
@@ -59,7 +59,7 @@ def load_overview(reading: Reading) -> View:
         "before": tables["figures"].records()[1],
         "filters": _list_filters(reading),
         "filter_names": NAME_FILTERS,
-        "splits": SPLITS if by in SPLITS else (*SPLITS, by),
+        "splits": list_splits(reading.settings.workspaces.values(), by),
     }
     return View(tables, values, shown)
 

@@ -1,6 +1,6 @@
 """Spend over time on the front page, as a chart and as the table behind it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -15,6 +15,7 @@ from addon.console.view import Reading
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.figures import STEPS_S, Groups, Step, merge_groups, rank, read_figures
 from addon.text.table import Table
+from policies.model import Workspace
 from policies.tags import is_tag
 
 SPLITS: Final = ("model", "key", "workspace", "user")
@@ -63,6 +64,12 @@ def parse_split(query: Query) -> str:
     if by not in SPLITS and not is_tag(by):
         raise ParameterError("by", f"must be one of {', '.join(SPLITS)}, or tag:NAME")
     return by
+
+
+def list_splits(workspaces: Iterable[Workspace], by: str) -> Sequence[str]:
+    """Return the splits that the page offers: with the tags that have a budget, and the one that is chosen."""
+    tags = {one.of for workspace in workspaces for one in workspace.budgets if is_tag(one.of)}
+    return [*SPLITS, *sorted(tags | ({by} - {*SPLITS}))]
 
 
 def load_spend(reading: Reading, time: TimeRange, wanted: Filter, by: str, by_model: Groups) -> Spend:

@@ -12,7 +12,6 @@ from rig.leaky import Leaks, leaks_of_answers, leaks_of_streams
 from rig.leaky_errors import WIRE, leaks_of_errors
 from rig.raw_clients import RawClient, request_bytes
 
-
 CONVERSATIONS = 8
 """So many of them use each of two keys."""
 
@@ -55,7 +54,11 @@ MENDING = {("solo", "alpha"), ("solo", "beta"), ("solo", "gamma"), ("mixed", "be
 
 @pytest.mark.parametrize(("client", "slug"), HOPS)
 def test_a_second_attempt_sends_only_its_own_secret(scene: Scene, client: str, slug: str) -> None:
-    for name in ("403", "500", "200, message"):  # After a 401 the only key rests, and the next call begins elsewhere.
+    for name in (
+        "403",
+        "500",
+        "200, message",
+    ):  # After a 401 the only key rests, and the next call begins elsewhere.
         for always in (False, True):
             stream = always != (name == "500")
             answer = scene.call(client, slug, (name, FAILING[name]), always=always, stream=stream)

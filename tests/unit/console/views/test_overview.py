@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.console_html import render_page
 from rig.console_reading import NOW, load_page, open_new_ledger
 from rig.large import sampled
 from rig.ledger import make_row
 from rig.rollups import build_all, write
-from rig.settings_files import write_files
+from rig.settings_files import ACME, edit, write_files
 
 from addon.console.query import ParameterError
 from addon.console.time_range import TimeRange
@@ -207,6 +208,23 @@ def test_without_calls_there_are_no_figures(tmp_path: Path) -> None:
     assert before["calls"] == 0
     assert view.tables["spend"].rows == []
     assert view.tables["models"].rows == []
+
+
+def test_spend_is_split_by_user_or_tag_and_tags_with_a_budget_are_offered(conf_file: Path) -> None:
+    edit(conf_file.parent / ACME, "[[keys]]", '[[budgets]]\nfor = "tag:team"\nspend_cap_usd = "1"\n[[keys]]')
+    with open_new_ledger(conf_file.parent / "var" / "tollgate.db") as ledger:
+        for call_id, user, tags in (("u", "ann", '{"team":"a&b"}'), ("v", "ben", None)):
+            row = make_row(call_id, created_at=TODAY, retail_nanousd=5, end_user=user, tags=tags)
+            write(ledger, row)
+        build_all(ledger)
+    by_user = load_page(conf_file, "/?by=user").tables["spend"].records()
+    assert {"ann", "ben"} < {row["end_user"] for row in by_user}
+    by_tag = load_page(conf_file, "/?by=tag:team").tables["spend"].records()
+    assert {row["tag:team"]: row["retail_nanousd"] for row in by_tag}["a&b"] == 5
+    page = render_page(conf_file, "/?by=tag:team")
+    assert "By user</a>" in page
+    assert "By tag:team</a>" in page
+    assert "a&amp;b" in page
 
 
 def test_an_unknown_split_is_named(conf_file: Path) -> None:
