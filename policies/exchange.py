@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from policies.attempt_ends import ATTEMPT_ENDS, AttemptEnd, make_attempt_end
 from policies.call_stages import MOVES, IllegalMoveError, Stage, UnsentEnd
 from policies.model import Key, Workspace
 from policies.route import Route, Target
@@ -75,6 +76,7 @@ class Exchange(Struct, frozen=True):
     | ``next_target`` | the target of the next attempt, false where none may follow |
     | ``position`` | how many targets of the route have had their turn |
     | ``attempts`` | the number of attempts that were made |
+    | ``attempt_ends`` | how each attempt ended, the one that is made now left out |
     | ``resends`` | how often a request was sent again, within an attempt |
     | ``hold`` | the hold of the last attempt that was dispatched |
     | ``next_hold`` | the hold of an attempt that is not dispatched yet; it becomes ``hold`` |
@@ -101,6 +103,7 @@ class Exchange(Struct, frozen=True):
     hold: Hold | None = None
     next_hold: Hold | None = None
     attempts: int = 0
+    attempt_ends: tuple[AttemptEnd, ...] = ()
     resends: int = 0
     answered_by: int | None = None
     status: int | None = None
@@ -200,9 +203,16 @@ class Exchange(Struct, frozen=True):
             target=self.next_target,
         )
 
-    def skip_attempt(self) -> Self:
-        """Return the same call with its next attempt counted as made. It is never sent."""
-        return self._past(self.attempts + 1, next_hold=None)
+    def skip_attempt(self, status: int, error_code: str) -> Self:
+        """Return the same call with its next attempt counted as made, and failed. It is never sent."""
+        number = self.attempts + 1
+        end = make_attempt_end(number, self.next_target, status, error_code, 0)
+        return self._past(number, next_hold=None, attempt_ends=(*self.attempt_ends, end))
+
+    def with_attempt_end(self, status: int, error_code: str | None, duration_s: float) -> Self:
+        """Return the same call with the end of the attempt that is made now."""
+        end = make_attempt_end(self.attempts, self.target, status, error_code, duration_s)
+        return replace(self, attempt_ends=(*self.attempt_ends, end))
 
     def with_resend(self) -> Self:
         """Return the same call with one more request sent, within its attempt."""
@@ -274,10 +284,12 @@ class Exchange(Struct, frozen=True):
             error_code=INTERRUPTED,
             hold=None,
         )
+        if self.attempts:
+            interrupted = interrupted.with_attempt_end(CLIENT_CLOSED_REQUEST, INTERRUPTED, 0)
         return interrupted.ledger_row(self.started_s)
 
     def ledger_row(self, now_s: float) -> dict[str, Any]:
-        """Return the row of the ``usage`` table (docs/ledger.md), and the content of its price set.
+        """Return the row of the ``usage`` table (docs/ledger.md), the content of its price set, and its attempts.
 
         ``now_s`` is of the same clock as ``started_s``.
         """
@@ -329,4 +341,5 @@ class Exchange(Struct, frozen=True):
             "deployment": model.deployment,
             "budgets": self.hold and self.hold.budgets,
             PRICE_SET_CONTENT: prices and prices.content,
+            ATTEMPT_ENDS: self.attempt_ends if self.attempts > 1 else None,
         }

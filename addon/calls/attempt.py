@@ -32,6 +32,7 @@ class UpstreamAttempt(Struct):
     | ``streams`` | its answer is asked for as a stream, also where the client wants it whole |
     | ``trace_fields`` | the lines of the request's head that carry the client's trace |
     | ``is_sent`` | its request may have reached the provider |
+    | ``began_s`` | when it began to wait for a connection, by the clock of ``Exchange.started_s`` |
     | ``sent_s`` | when its request was first sent, by the clock of ``Exchange.started_s`` |
     | ``head_s`` | when the head of its answer came, by the clock of ``Exchange.started_s`` |
     | ``reader``, ``status``, ``retry_after``, ``advice`` | known once the head of its answer is there |
@@ -50,6 +51,7 @@ class UpstreamAttempt(Struct):
     streams: bool = False
     trace_fields: bytes = b""
     is_sent: bool = False
+    began_s: float = 0.0
     sent_s: float | None = None
     head_s: float | None = None
     reader: AnswerReader | None = None

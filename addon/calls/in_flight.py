@@ -121,6 +121,8 @@ class InFlightCalls:
         attempt.failure, target = failure, call.exchange.target
         if failure:
             self.metrics.attempt_failed(target.model.provider.name, failure.code)
+            took_s = self._clock.monotonic_s() - attempt.began_s
+            call.exchange = call.exchange.with_attempt_end(failure.status, failure.code, took_s)
         self.platform_keys.record_answer(
             attempt.key_target, failure.status if failure else OK, attempt.retry_after
         )
@@ -154,6 +156,9 @@ class InFlightCalls:
         if call.exchange.stage is not Stage.DISPATCHED:
             return
         now_s = self._clock.monotonic_s()
+        if 1 < call.exchange.attempts > len(call.exchange.attempt_ends):
+            took_s = now_s - call.attempt.began_s
+            call.exchange = call.exchange.with_attempt_end(status, error_code, took_s)
         answered = call.exchange.answer(status, error_code)
         call.exchange = answered.settle(self._find_outcome(call, answered, now_s))
         try:

@@ -25,7 +25,7 @@ class ProviderDeadline:
         self._idle_timeout_s = conf.idle_timeout_s
         self._heartbeat_s = conf.heartbeat_s if call.exchange.stream else 0.0
         self._timer: MovableDeadline | None = None
-        self._sent_s = self._due_s = self.last_output_s = clock.monotonic_s()
+        attempt.began_s = self._sent_s = self._due_s = self.last_output_s = clock.monotonic_s()
         """``last_output_s``: when the client was sent something. The next heartbeat is due ``heartbeat_s`` later."""
 
     @property

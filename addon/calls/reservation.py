@@ -114,8 +114,9 @@ async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAt
     if len(route.targets) == 1 and route.fallback_refusal is None:
         return None
     # It counts as an attempt, but nothing was sent. If no other follows, the call is refused.
-    call.exchange = call.exchange.skip_attempt()
-    return await reserve_next(call, deps, no_access_token())
+    failure = no_access_token()
+    call.exchange = call.exchange.skip_attempt(failure.status, failure.code)
+    return await reserve_next(call, deps, failure)
 
 
 def _may_be_out(deps: Dependencies) -> bool:

@@ -28,8 +28,8 @@ _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 class JsonFormatter(logging.Formatter):
     """Formats a record as ``{"time", "level", "logger", "message", ...}``. A traceback is the string ``exception``.
 
-    A line takes at most ``WHOLE_BYTES`` with its line end. If it is longer, its longest value loses its middle. With
-    several processes, each line has the number of its process as ``worker``.
+    A line takes at most ``WHOLE_BYTES`` with its line end. If it is longer, it has no lists, and its longest value
+    loses its middle. With several processes, each line has the number of its process as ``worker``.
     """
 
     def __init__(self, worker: int | None = None) -> None:
@@ -77,6 +77,8 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        return [_mask({name: _plain(field) for name, field in one.items()}) for one in value]
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
@@ -93,6 +95,10 @@ def _mask(line: dict[str, object]) -> dict[str, object]:
 def fit(line: dict[str, object]) -> str:
     """Return the fields of a line as JSON of fewer than ``WHOLE_BYTES`` bytes."""
     text = json.dumps(line)
+    if len(text) >= WHOLE_BYTES:  # The ledger has what is in a list.
+        text = json.dumps(
+            line := {name: None if isinstance(one, list) else one for name, one in line.items()}
+        )
     # Each value is cut at most once. When it is too short, the next longest value is cut too.
     for _ in line:
         excess = len(text) + 1 - WHOLE_BYTES

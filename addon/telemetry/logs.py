@@ -38,10 +38,10 @@ _HEAD_FIELDS = frozenset({"time", "level", "logger", "message"})
 _root, _ours, _calls = logging.getLogger(), logging.getLogger(OURS), logging.getLogger(f"{OURS}.call")
 _CALL_LINE = (
     '{"time": "%s", "level": "info", "logger": "tollgate.call", "message": "%s"%s, "id": %s, "workspace": %s, '
-    '"key_id": %s, "slug": %s, "provider": %s, "deployment": %s, "mode": %s, "decided_by": %s, '
-    '"attempts": %s, "resends": %s, "fallback": %s, "status": %s, "error_code": %s, "stream": %s, "finish_reason": %s, '
-    '"prompt_tokens": %s, "completion_tokens": %s, "first_byte_ms": %s, "duration_ms": %s, "client_request_id": %s, '
-    '"trace_id": %s, "parent_span_id": %s, "span_id": %s, "event": "%s"}'
+    '"key_id": %s, "slug": %s, "provider": %s, "deployment": %s, "mode": %s, "platform_key": %s, "decided_by": %s, '
+    '"attempts": %s, "attempt_ends": %s, "resends": %s, "fallback": %s, "status": %s, "error_code": %s, '
+    '"stream": %s, "finish_reason": %s, "prompt_tokens": %s, "completion_tokens": %s, "first_byte_ms": %s, '
+    '"duration_ms": %s, "client_request_id": %s, "trace_id": %s, "parent_span_id": %s, "span_id": %s, "event": "%s"}'
 )
 
 
@@ -273,8 +273,10 @@ def _format_call(exchange: Exchange, now_s: float, event: str, first_fields: str
         _show(target.model.provider.name if target else None),
         _show(target.model.deployment if target else None),
         _show(target.mode if target else None),
+        "null" if target is None or target.platform_key is None else target.platform_key,
         _show(route.decided_by if route else None),
         exchange.attempts,
+        "null" if exchange.attempts < 2 else _format_attempts(exchange),
         exchange.resends,
         "true" if target and target.is_fallback and exchange.was_served_by_fallback else "false",
         "null" if exchange.status is None else exchange.status,
@@ -292,6 +294,19 @@ def _format_call(exchange: Exchange, now_s: float, event: str, first_fields: str
         f'"{span_id}"' if span_id else "null",
         event,
     )
+
+
+def _format_attempts(exchange: Exchange) -> str:
+    shown = [
+        {
+            "place": mask_credentials(end.deployment),
+            "platform_key": end.platform_key,
+            "status": end.status,
+            "duration_ms": end.duration_ms,
+        }
+        for end in exchange.attempt_ends
+    ]
+    return json.dumps(shown)
 
 
 @lru_cache(maxsize=4096)

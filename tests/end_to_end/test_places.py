@@ -1,7 +1,9 @@
 """Several places behind one model: which one serves a call, what follows a failure, and money."""
 
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -13,6 +15,8 @@ from rig.gateway import Gateway
 from rig.money import credit, holds
 from rig.scripts import Received, Script, completion, ordinary, whole
 from rig.upstream import Upstream
+
+from policies.attempt_ends import AttemptEnd
 
 type Ask = Callable[..., httpx.Response]
 
@@ -97,6 +101,14 @@ def row(gateway: Gateway, answer: httpx.Response, *names: str) -> tuple[Any, ...
     return tuple(found[name] for name in names)
 
 
+def attempts(gateway: Gateway, call_id: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(gateway.folder / "var" / "tollgate.db")) as ledger:
+        columns = ", ".join(AttemptEnd._fields)
+        return ledger.execute(
+            f"SELECT {columns} FROM attempts WHERE call_id = ? ORDER BY number", (call_id,)
+        ).fetchall()
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_another_place_of_the_model_serves_and_is_no_fallback(
     gateway: Gateway, ask: Ask, upstream: Upstream, stream: bool
@@ -113,6 +125,16 @@ def test_another_place_of_the_model_serves_and_is_no_fallback(
     found = {"event": "call", "id": answer.headers["x-request-id"]}
     line = gateway.wait_for_log(lambda line: line.items() >= found.items())
     assert line["deployment"] == "B/b"
+    assert [(end["place"], end["platform_key"], end["status"]) for end in line["attempt_ends"]] == [
+        ("A/a", 1, 500),
+        ("B/b", 1, 200),
+    ]
+    tried = attempts(gateway, answer.headers["x-request-id"])
+    assert [one[:-1] for one in tried] == [
+        (1, "A", "A/a", "payg", 1, 500, "upstream_error"),
+        (2, "B", "B/b", "payg", 1, 200, None),
+    ]
+    assert [one[-1] for one in tried] == [end["duration_ms"] for end in line["attempt_ends"]]
 
 
 def test_the_fallback_model_follows_the_places_within_the_bound_of_attempts(
@@ -128,12 +150,18 @@ def test_the_fallback_model_follows_the_places_within_the_bound_of_attempts(
     assert sent(upstream) == ["a", "b", "c"]
     # The client has the failure of the first, and so has the row.
     assert row(gateway, answer, "provider", "attempts", "retail_nanousd") == ("A", 3, 0)
+    tried = attempts(gateway, answer.headers["x-request-id"])
+    assert [one[2:6] for one in tried] == [(name, "payg", 1, 503) for name in ("A/a", "B/b", "C/c")]
 
 
-def test_a_conversation_stays_at_its_place_and_many_use_all(ask: Ask, upstream: Upstream) -> None:
-    for _ in range(4):
-        assert ask("acme", "sticky").status_code == 200
+def test_a_conversation_stays_at_its_place_and_many_use_all(
+    gateway: Gateway, ask: Ask, upstream: Upstream
+) -> None:
+    answers = [ask("acme", "sticky") for _ in range(4)]
+    assert {answer.status_code for answer in answers} == {200}
     assert len(set(sent(upstream))) == 1
+    assert row(gateway, answers[0], "attempts") == (1,)
+    assert attempts(gateway, answers[0].headers["x-request-id"]) == []
     upstream.requests.clear()
     for number in range(30):
         ask("acme", "sticky", prompt_cache_key=f"run {number}")

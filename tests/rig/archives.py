@@ -28,6 +28,7 @@ from addon.store.money.sqlite.recount import count_again
 from addon.store.money.sums.rollups import build_step, is_behind
 from addon.store.money.verify.verify import verify
 from addon.store.protocol import Settlement, WalletEntry
+from policies.attempt_ends import ATTEMPT_ENDS, AttemptEnd
 from policies.usage import Usage
 from rig.ledger import make_priced_row
 from rig.money import USD
@@ -45,7 +46,13 @@ def make_call(number: int, created_at: datetime, **changes: Any) -> dict[str, An
     priced = {"usage": usage, "wholesale_nanousd": cost // 1000, "retail_nanousd": cost // 1000}
     row = make_priced_row(f"call-{number}", **priced, created_at=created_at)
     who = {"workspace": ("acme", "beta")[number % 2], "key_id": ("ci", "web")[number // 2 % 2]}
-    named = {"end_user": USERS[number % 2], "client_request_id": f"{USERS[number % 2]}/{number}"}
+    named: dict[str, Any] = {
+        "end_user": USERS[number % 2],
+        "client_request_id": f"{USERS[number % 2]}/{number}",
+    }
+    if number // 1000 % 3 == 0:
+        ends = [AttemptEnd(one, "OPENAI", f"OPENAI/{one}", "payg", one, 200, None, number) for one in (1, 2)]
+        named |= {"attempts": 2, ATTEMPT_ENDS: ends}
     return {**row, **who, **named, **changes}
 
 
@@ -149,6 +156,12 @@ def read_calls(ledger: Path | LedgerPlace) -> list[dict[str, Any]]:
     sql = f"SELECT {', '.join(USAGE.columns)} FROM usage ORDER BY id"
     with _place_of(ledger).read() as connection:
         return [dict(zip(USAGE.columns, row, strict=True)) for row in connection.execute(sql)]
+
+
+def find_tried(ledger: Path | LedgerPlace) -> list[tuple[Any, ...]]:
+    """Return the attempts of a ledger or an archive."""
+    with _place_of(ledger).read() as connection:
+        return list(map(tuple, connection.execute("SELECT * FROM attempts ORDER BY call_id, number")))
 
 
 def _place_of(ledger: Path | LedgerPlace) -> LedgerPlace:

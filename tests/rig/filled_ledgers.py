@@ -20,6 +20,7 @@ from addon.store.money.sqlite.money import SqliteMoney
 from addon.store.money.sqlite.place import SqlitePlace
 from addon.store.protocol import Settlement, WalletEntry
 from addon.text.tags import recordable_tags
+from policies.attempt_ends import ATTEMPT_ENDS
 from policies.budgets import budget_limits, encode_scopes
 from policies.model import Budget, Workspace
 from policies.prices import Prices
@@ -95,6 +96,11 @@ def _rows(number: int) -> Iterator[dict[str, Any]]:
         row["tags"] = random.choice([None, recordable_tags({"team": random.choice(ODD), "a b": "\0x\ud800"})])
         row["deployment"] = random.choice([None, None, "Zed/a", ODD[0]])
         row |= {"stream": place % 2, "fallback": place % 5 == 0, "attempts": 2 if place % 5 == 0 else 1}
+        if place % 5 == 0:
+            row[ATTEMPT_ENDS] = [
+                (one, provider, f"{provider}/{random.choice(ODD)}", "payg", None, 200, None, 7)
+                for one in (1, 2)
+            ]
         if place % 6 == 0:
             row |= {"status": random.choice([200, 400, 429, 503]), "error_code": random.choice(["a_b", *ODD])}
         row["budgets"] = _budgets_of(row)

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from addon.calls.attempt import UpstreamAttempt
 from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from addon.store.money.price_set_schema import NOT_KEPT
+from policies.attempt_ends import ATTEMPT_ENDS
 from policies.call_stages import Stage
 from policies.exchange import NO_TARGET, PRICE_SET_CONTENT, Exchange
 from policies.family import Family
@@ -95,7 +96,7 @@ def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
 def make_row(row_id: str = "call-0", **changes: Any) -> dict[str, Any]:
     """Return a row as the gateway creates it, with ``changes``. Its cost may be any, so it names no price set."""
     row = structs.replace(_EXCHANGE, id=row_id).ledger_row(now_s=1.025)
-    del row[PRICE_SET_CONTENT]
+    del row[PRICE_SET_CONTENT], row[ATTEMPT_ENDS]
     return row | {"price_set": NOT_KEPT} | changes
 
 

@@ -16,7 +16,7 @@ from addon.store.money.ledger import Ledger
 from addon.store.money.price_set_schema import NOT_KEPT
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.call_pages import CallPosition, find_page
-from addon.store.money.reports.calls_by_id import find_call
+from addon.store.money.reports.calls_by_id import find_attempts, find_call
 from addon.store.money.reports.price_sets import find_price_set
 from addon.store.money.reports.report import find_entry
 from addon.text.table import Table
@@ -50,7 +50,13 @@ def load_call(reading: Reading) -> View:
         "usage_command": _write_command(call),
         "log_command": f"jq -c {shlex.quote(f'select(.id == {json.dumps(call["id"])})')}",
     }
-    tables = {"call": table, "price_parts": prices.parts, "wallet_entries": Table(_ENTRY, entries)}
+    attempts = find_attempts(reading.ledger, call["id"])
+    tables = {
+        "call": table,
+        "attempts": attempts,
+        "price_parts": prices.parts,
+        "wallet_entries": Table(_ENTRY, entries),
+    }
     return View(tables, values, {"call": call, **_show(reading, call)})
 
 

@@ -98,6 +98,9 @@ class Engine(Protocol):
     def replace_interrupted(self, rows: Iterable[Row]) -> Sequence[Statement]:
         """Replace those rows of ``usage`` that dead processes left. Each statement returns their ids."""
 
+    def remove_attempts(self, ids: Sequence[str]) -> Sequence[Statement]:
+        """Remove the attempts of calls whose rows were replaced."""
+
     def replace_holds(self, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
         """Replace holds that are there."""
 

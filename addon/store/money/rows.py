@@ -13,6 +13,7 @@ from addon.store.money.price_set_schema import NOT_KEPT
 from addon.store.money.priced_columns import PRICED_COLUMNS
 from addon.store.money.sqlite.early_migration_steps import LARGEST
 from addon.store.protocol import IllegalRowError
+from policies.attempt_ends import ATTEMPT_ENDS
 from policies.exchange import INTERRUPTED, PRICE_SET_CONTENT
 
 USAGE = Table(
@@ -74,6 +75,7 @@ _LATER_COLUMNS = {
     "deployment": None,
     "budgets": None,
     PRICE_SET_CONTENT: None,
+    ATTEMPT_ENDS: None,
 }
 
 

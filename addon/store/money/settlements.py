@@ -7,9 +7,11 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
+from addon.store.money.attempt_schema import ATTEMPTS
 from addon.store.money.engine import ENTRIES, PAYMENTS, PRICES, Engine, Last, Row, Statement, Step
 from addon.store.money.rows import CALL, USAGE, complete_row, values_of
 from addon.store.protocol import Settlement, WalletEntry
+from policies.attempt_ends import ATTEMPT_ENDS
 from policies.budgets import parse_scope, read_scopes
 from policies.exchange import PRICE_SET_CONTENT
 from policies.limits import counters_of, wallet_counter
@@ -60,10 +62,13 @@ def write_rows(settlements: Sequence[Settlement], engine: Engine) -> Step[Sequen
 
 
 def follow_rows(written: Sequence[Ended], engine: Engine) -> list[Statement]:
-    """Return the statements that write the price sets and the payments of rows."""
+    """Return the statements that write the price sets, the payments and the attempts of rows."""
     prices: dict[str, tuple[Any, ...]] = {}
     paid: list[tuple[Any, ...]] = []
+    attempts: list[tuple[Any, ...]] = []
     for row, from_wallet, _ in written:
+        if row[ATTEMPT_ENDS] is not None:
+            attempts += [(row["id"], row["created_at"], *end) for end in row[ATTEMPT_ENDS]]
         if row[PRICE_SET_CONTENT] is not None:
             name = row["price_set"]
             prices[name] = (name, row["created_at"], row["model_slug"], row[PRICE_SET_CONTENT])
@@ -74,6 +79,10 @@ def follow_rows(written: Sequence[Ended], engine: Engine) -> list[Statement]:
         statements += engine.insert(PRICES, list(prices.values()))
     if paid:
         statements += engine.insert(PAYMENTS, paid)
+    if replaced := [row["id"] for row, _, calls in written if not calls]:
+        statements += engine.remove_attempts(replaced)
+    if attempts:
+        statements += engine.insert(ATTEMPTS, attempts)
     return statements
 
 

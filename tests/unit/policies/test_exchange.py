@@ -60,7 +60,7 @@ def test_each_attempt_is_sent_after_its_money_is_held_and_the_call_is_settled_on
 
 
 def test_a_skipped_attempt_counts_and_the_next_needs_its_own_hold() -> None:
-    counted = through(*TO_HOLD, Stage.HELD).skip_attempt()
+    counted = through(*TO_HOLD, Stage.HELD).skip_attempt(502, "upstream_error")
     with pytest.raises(IllegalMoveError, match="nothing is held"):
         dispatched(counted)
     assert dispatched(held(counted)).attempts == 2

@@ -18,6 +18,7 @@ from rig.log_lines import Lines
 
 from addon.telemetry.logs import configure_logging, log_call
 from addon.text.masking import MASK, mask_credentials
+from policies.attempt_ends import AttemptEnd
 from policies.call_stages import Stage
 from policies.exchange import Exchange
 from policies.family import Family
@@ -78,8 +79,10 @@ def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
         "provider": "OPENAI",
         "deployment": None,
         "mode": "payg",
+        "platform_key": None,
         "decided_by": "pinned",
         "attempts": 1,
+        "attempt_ends": None,
         "resends": 0,
         "fallback": False,
         "status": 200,
@@ -104,12 +107,26 @@ def test_a_refusal_is_one_line_even_if_little_is_known_of_the_call(lines: Lines)
     log_call(stranger, 5.002, event="refusal")
     line = lines.one
     assert {name for name, value in line.items() if value is None} == {
-        "workspace", "key_id", "slug", "provider", "deployment", "mode", "decided_by", "finish_reason",
+        "workspace", "key_id", "slug", "provider", "deployment", "mode", "platform_key", "decided_by",
+        "attempt_ends", "finish_reason",
         "prompt_tokens", "completion_tokens", "first_byte_ms", "client_request_id", "trace_id", "parent_span_id",
         "span_id",
     }  # fmt: skip
     assert (line["event"], line["status"], line["error_code"]) == ("refusal", 401, "invalid_api_key")
     assert line["duration_ms"] == 2
+
+
+def test_a_call_with_several_attempts_has_each_of_them(lines: Lines) -> None:
+    ends = tuple(AttemptEnd(one, "OPENAI", "OPENAI/fast", "payg", one, 503, "x", 5) for one in (1, 2))
+    log_call(_call(attempts=2, attempt_ends=ends), 101.5, event="call")
+    shown = {"place": "OPENAI/fast", "status": 503, "duration_ms": 5}
+    assert lines.one["attempt_ends"] == [{**shown, "platform_key": one} for one in (1, 2)]
+
+
+def test_the_attempts_of_a_line_that_is_too_long_are_left_out(lines: Lines) -> None:
+    ends = tuple(AttemptEnd(one, "A", "A/" + "x" * 900, "payg", None, 503, "x", 5) for one in range(1, 6))
+    log_call(_call(attempts=5, attempt_ends=ends), 101.5, event="call")
+    assert (lines.one["attempts"], lines.one["attempt_ends"], lines.one["id"]) == (5, None, "req_1")
 
 
 def test_a_call_shows_no_secret_even_if_a_provider_returned_it(lines: Lines) -> None:

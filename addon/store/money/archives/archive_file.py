@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Final
 
 from addon.runtime.atomic_files import sync_path
-from addon.store.money.archives.archive_rows import count_differing, read_calls, read_entries
+from addon.store.money.archives.archive_rows import (
+    count_differing,
+    read_attempts,
+    read_calls,
+    read_entries,
+)
 from addon.store.money.archives.archived_ledger import ArchiveRefused
 from addon.store.money.archives.archives import Content, digest_sums, find_month_of_file, read_content
+from addon.store.money.attempt_schema import ATTEMPTS
 from addon.store.money.engine import ENTRIES, PRICES
 from addon.store.money.ledger import Ledger
 from addon.store.money.rows import USAGE
@@ -68,7 +74,11 @@ def _name(file: sqlite3.Connection, source: Ledger, month: str) -> None:
 
 def _copy_rows(file: sqlite3.Connection, source: Ledger, month: str) -> None:
     """Copy what the file does not have yet. It then has each row word for word."""
-    for table, batches in ((USAGE, read_calls(source, month)), (ENTRIES, read_entries(source, month))):
+    for table, batches in (
+        (USAGE, read_calls(source, month)),
+        (ENTRIES, read_entries(source, month)),
+        (ATTEMPTS, read_attempts(source, month)),
+    ):
         for rows in batches:
             file.executemany(_insertion(table.name, table.columns), rows)
             if count_differing(file, table, rows):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from addon.store.money.archives.archived_ledger import ArchiveRefused, Step
+from addon.store.money.attempt_schema import ATTEMPTS
 from addon.store.money.engine import ENTRIES
 from addon.store.money.rows import CALL, USAGE
 from addon.store.money.sums.rollup_schema import AFTER_ALL
@@ -48,13 +49,16 @@ def _remove(connection: sqlite3.Connection, month: str, rowids: Sequence[int]) -
         removed = connection.execute(_REMOVE, (json.dumps(rowids),)).fetchall()
         ids = json.dumps([call_id for (call_id,) in removed])
         connection.execute("DELETE FROM wallet_entries WHERE id IN (SELECT value FROM json_each(?))", (ids,))
+        connection.execute("DELETE FROM attempts WHERE call_id IN (SELECT value FROM json_each(?))", (ids,))
         connection.execute("DELETE FROM archive_removal")
 
 
 def _equal(table: str, columns: Sequence[str]) -> str:
-    """Return the condition for a row to be in the file with the same values."""
+    """Return the condition for a row to be in the file with the same values. The first column is its key."""
+    key = columns[0]
     here, there = (", ".join(f"{of}.{name}" for name in columns) for of in (table, "filed"))
-    return f"EXISTS (SELECT 1 FROM archive.{table} AS filed WHERE filed.id = {table}.id AND ({here}) IS ({there}))"  # noqa: S608
+    same = f"filed.{key} = {table}.{key} AND ({here}) IS ({there})"
+    return f"EXISTS (SELECT 1 FROM archive.{table} AS filed WHERE {same})"  # noqa: S608
 
 
 _PAGE: Final = """
@@ -69,6 +73,10 @@ _REMOVE: Final = f"""
     DELETE FROM main.usage
     WHERE rowid IN (SELECT value FROM json_each(?)) AND id NOT IN (SELECT id FROM main.late_calls)
         AND {_equal("usage", USAGE.columns)}
+        AND NOT EXISTS (
+            SELECT 1 FROM main.attempts
+            WHERE call_id = usage.id AND NOT {_equal("attempts", ATTEMPTS.columns)}
+        )
         AND NOT EXISTS (
             SELECT 1 FROM main.wallet_entries
             WHERE wallet_entries.id = usage.id

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from addon.store.money.attempt_schema import ATTEMPTS
 from addon.store.money.engine import ENTRIES, Table
 from addon.store.money.ledger import Ledger
 from addon.store.money.reports.names import find_wallets
@@ -12,7 +13,7 @@ from addon.store.money.rows import USAGE
 from addon.store.money.sums.rollup_schema import AFTER_ALL
 
 type Rows = Sequence[tuple[Any, ...]]
-"""Rows with the columns of their ``Table``. The id is the first."""
+"""Rows with the columns of their ``Table``. The id of the call, or of the entry, is the first."""
 
 BATCH_ROWS: Final = 2000
 
@@ -36,9 +37,18 @@ def read_entries(source: Ledger, month: str) -> Iterator[Rows]:
             place = rows[-1][1], rows[-1][0]
 
 
+def read_attempts(source: Ledger, month: str) -> Iterator[Rows]:
+    """Yield the attempts of the calls of a month. A ledger that no gateway of this version has opened has none."""
+    place: Sequence[Any] = (month, "", 0)
+    while rows := source.execute(_ATTEMPTS, (place[0], month + AFTER_ALL, *place, BATCH_ROWS)).fetchall():
+        yield list(map(tuple, rows))
+        place = rows[-1][1], rows[-1][0], rows[-1][2]
+
+
 def count_differing(file: sqlite3.Connection, table: Table, rows: Rows) -> int:
     """Return how many rows the file does not have, or has with other values."""
-    sql = f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
+    columns, key = ", ".join(table.columns), table.columns[0]
+    sql = f"SELECT {columns} FROM {table.name} WHERE {key} IN (SELECT value FROM json_each(?))"  # noqa: S608
     filed = set(file.execute(sql, (json.dumps([row[0] for row in rows]),)))
     return sum(row not in filed for row in rows)
 
@@ -48,6 +58,11 @@ _CALLS: Final = f"""
     SELECT rowid, {", ".join(USAGE.columns)} FROM usage
     WHERE created_at >= ? AND created_at < ? AND (created_at, rowid) > (?, ?)
     ORDER BY created_at, rowid LIMIT ?
+"""  # noqa: S608
+_ATTEMPTS: Final = f"""
+    SELECT {", ".join(ATTEMPTS.columns)} FROM attempts
+    WHERE created_at >= ? AND created_at < ? AND (created_at, call_id, number) > (?, ?, ?)
+    ORDER BY created_at, call_id, number LIMIT ?
 """  # noqa: S608
 _ENTRIES: Final = f"""
     SELECT {", ".join(ENTRIES.columns)} FROM wallet_entries

@@ -19,10 +19,16 @@ from typing import Any, Final
 
 import psycopg
 
-from addon.store.money.archives.archive_rows import count_differing, read_calls, read_entries
+from addon.store.money.archives.archive_rows import (
+    count_differing,
+    read_attempts,
+    read_calls,
+    read_entries,
+)
 from addon.store.money.archives.archived_ledger import ArchiveBusy, ArchiveRefused, NamedCall, Step
 from addon.store.money.archives.forgotten_budgets import CounterTable, forget_budgets, forget_counters
 from addon.store.money.archives.forgotten_rows import EMPTY_CALLS
+from addon.store.money.attempt_schema import ATTEMPTS
 from addon.store.money.engine import ENTRIES
 from addon.store.money.ledger import Ledger
 from addon.store.money.postgres.ledger import READ_TIMEOUT_S, WRITE_TIMEOUT_S, PostgresPlace
@@ -80,6 +86,7 @@ class PostgresArchivedLedger:
             differing = sum(count_differing(filed, USAGE, rows) for rows in read_calls(ledger, month))
             charges = [[row for row in rows if row[-1] == CALL] for rows in read_entries(ledger, month)]
             differing += sum(count_differing(filed, ENTRIES, rows) for rows in charges)
+            differing += sum(count_differing(filed, ATTEMPTS, rows) for rows in read_attempts(ledger, month))
             compared = self._sum_up(ledger, month)
         if differing:
             raise ArchiveRefused(
@@ -91,6 +98,7 @@ class PostgresArchivedLedger:
             if self._sum_up(ledger, month) != compared:
                 raise ArchiveRefused(f"calls of {month} were written meanwhile; run it again")
             ledger.execute(_REMOVE_CHARGES.format(partition_name(month)), (CALL,))
+            ledger.execute(_REMOVE_ATTEMPTS, (month, month + AFTER_ALL))
             _drop(ledger, month)
         yield Step()
 
@@ -147,6 +155,7 @@ _CHARGES: Final = """
     SELECT count(*), sum(amount_nanousd) FROM wallet_entries
     WHERE reference = ? AND created_at >= ? AND created_at < ?
 """
+_REMOVE_ATTEMPTS: Final = "DELETE FROM attempts WHERE created_at >= ? AND created_at < ?"
 _REMOVE_CHARGES: Final = """
     DELETE FROM wallet_entries USING {} AS call WHERE wallet_entries.id = call.id AND reference = ?
 """

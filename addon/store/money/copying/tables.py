@@ -24,6 +24,7 @@ COPIED: Final = (
     CopiedTable("archived_workspaces", ("workspace", "month")),
     CopiedTable("prices", ("hash",)),
     CopiedTable("usage", ("created_at", "id")),
+    CopiedTable("attempts", ("call_id", "number")),
     CopiedTable("late_calls", ("id",)),
     CopiedTable("wallet_entries", ("created_at", "id")),
     CopiedTable("holds", ("id",)),

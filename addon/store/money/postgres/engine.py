@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from addon.store.money.attempt_schema import ATTEMPTS
 from addon.store.money.engine import ENTRIES, HOLDS, PAYMENTS, PRICES, Asked, Row, Rows, Statement, Table
 from addon.store.money.postgres.functions import GIVEN, Function
 from addon.store.money.postgres.schema import SCHEMA
@@ -48,6 +49,10 @@ class PostgresEngine:
         """See ``Engine.replace_interrupted``."""
         named = [{name: row[name] for name in USAGE.columns} for row in rows]
         return [Statement(_REPLACE_ROWS, (encode(named),))]
+
+    def remove_attempts(self, ids: Sequence[str]) -> Sequence[Statement]:
+        """See ``Engine.remove_attempts``."""
+        return [Statement("DELETE FROM attempts WHERE call_id = ANY(?)", (list(ids),))]
 
     def replace_holds(self, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
         """See ``Engine.replace_holds``."""
@@ -92,7 +97,7 @@ def encode(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 _NUMBERS: Final = frozenset(
-    {"place", "spent_nanousd", "requests", "amount_nanousd", "cap_tokens", "count", "of_budget"}
+    {"place", "spent_nanousd", "requests", "amount_nanousd", "cap_tokens", "count", "of_budget", "number"}
     | {name for name in USAGE.columns if f" {name} bigint" in SCHEMA[1]}
 )
 
@@ -119,7 +124,9 @@ def _update(table: Table, where: str) -> str:
     return f"UPDATE {table.name} SET {sets} FROM {_from_json(*table.columns)} WHERE {where}"  # noqa: S608
 
 
-_INSERTIONS: Final = {table: _insertion(table) for table in (USAGE, HOLDS, ENTRIES, PAYMENTS, PRICES)}
+_INSERTIONS: Final = {
+    table: _insertion(table) for table in (USAGE, HOLDS, ENTRIES, PAYMENTS, PRICES, ATTEMPTS)
+}
 
 
 def _read_used(name: str, within: str, *columns: str) -> Function:

@@ -183,8 +183,26 @@ _BUDGETS: Final = (
     f"ALTER TABLE usage ADD COLUMN budgets {_TEXT}",
     f"ALTER TABLE holds ADD COLUMN budgets {_TEXT}",
 )
+_ATTEMPTS: Final = (
+    f"""
+    CREATE TABLE attempts (
+        call_id {_TEXT} NOT NULL,
+        created_at {_MOMENT},
+        number bigint NOT NULL CHECK (number >= 1),
+        provider {_TEXT} NOT NULL,
+        deployment {_TEXT} NOT NULL,
+        mode {_TEXT} NOT NULL CHECK (mode IN ('payg', 'byok')),
+        platform_key bigint,
+        status bigint NOT NULL CHECK (status BETWEEN 100 AND 599),
+        error_code {_TEXT},
+        duration_ms bigint NOT NULL CHECK (duration_ms >= 0),
+        PRIMARY KEY (call_id, number)
+    )
+    """,
+    "CREATE INDEX attempts_created_at ON attempts (created_at)",
+)
 
-MIGRATIONS: Final = (Migration(SCHEMA), Migration(_TAGS), Migration(_DEPLOYMENT), Migration(_BUDGETS))
+MIGRATIONS: Final = tuple(map(Migration, (SCHEMA, _TAGS, _DEPLOYMENT, _BUDGETS, _ATTEMPTS)))
 """The migrations, numbered from 1 on. A released one is never edited; a new one follows it."""
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from addon.store.money.attempt_schema import ATTEMPTS
 from addon.store.money.ledger import Ledger, find_columns
 from addon.store.money.reports.call_pages import CallPage, CallPosition, fill_page, position_of
 from addon.store.money.reports.report import has_table
@@ -18,6 +19,15 @@ def find_call(ledger: Ledger, call_id: str) -> tuple[Table, CallPosition] | None
     sql = f"SELECT {', '.join(columns)}, created_at, id FROM usage WHERE id = ?"  # noqa: S608
     row = ledger.execute(sql, (call_id,)).fetchone()
     return row and (Table(columns, [row[:-2]]), position_of(row))
+
+
+def find_attempts(ledger: Ledger, call_id: str) -> Table:
+    """Return the attempts of a call in their order, none for a call with one attempt or of an earlier version."""
+    columns = ATTEMPTS.columns[2:]
+    if not has_table(ledger, ATTEMPTS.name):
+        return Table(columns, [])
+    sql = f"SELECT {', '.join(columns)} FROM attempts WHERE call_id = ? ORDER BY number"  # noqa: S608
+    return Table(columns, ledger.execute(sql, (call_id,)).fetchall())
 
 
 def find_client_calls(

@@ -67,6 +67,9 @@ class SqliteEngine:
     def replace_interrupted(self, rows: Iterable[Row]) -> Sequence[Statement]:
         return [Change(_REPLACE_ROW, [row[name] for name in USAGE.columns]) for row in rows]
 
+    def remove_attempts(self, ids: Sequence[str]) -> Sequence[Statement]:
+        return [Statement("DELETE FROM attempts WHERE call_id = ?", (call_id,)) for call_id in ids]
+
     def replace_holds(self, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
         return [Statement(_REPLACE_HOLD, row) for row in rows]
 

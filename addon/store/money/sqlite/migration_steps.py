@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from addon.store.money.archives.archive_schema import ARCHIVE_SCHEMA
+from addon.store.money.attempt_schema import ATTEMPT_SCHEMA
 from addon.store.money.audit.audit_chain import chain_earlier_lines
 from addon.store.money.audit.audit_schema import AUDIT_SCHEMA
 from addon.store.money.price_set_schema import PRICE_SET_SCHEMA
@@ -156,10 +157,16 @@ def m0025_budgets(db: "Database") -> None:
     db.conn.execute("ALTER TABLE holds ADD COLUMN budgets TEXT")
 
 
+def m0026_attempts(db: "Database") -> None:
+    """The attempts of calls that made several. Source: docs/ledger.md."""
+    for statement in ATTEMPT_SCHEMA:
+        db.conn.execute(statement)
+
+
 STEPS = (
     *(m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over),
     *(m0007_rollups, m0008_client_request_id, m0009_alerts, m0010_refusals, m0011_days, m0012_small_tables),
     *(m0013_audit, m0014_newest_days_first, m0015_client_requests, m0016_resends, m0017_audit_chain),
     *(m0018_priced_counts, m0019_price_sets, m0020_short_triggers, m0021_archives),
-    *(m0022_tags, m0023_token_buckets, m0024_deployment, m0025_budgets),
+    *(m0022_tags, m0023_token_buckets, m0024_deployment, m0025_budgets, m0026_attempts),
 )

@@ -13,6 +13,7 @@ from rig.written_rows import write_call
 
 from addon.console.view import NotFoundError, View
 from addon.store.protocol import Settlement
+from policies.attempt_ends import ATTEMPT_ENDS, AttemptEnd
 from policies.prices import Prices
 from policies.usage import Usage
 
@@ -155,6 +156,20 @@ def test_a_changed_price_set_is_not_shown(conf_file: Path) -> None:
 @pytest.mark.parametrize("changes", [{"mode": "byok"}, INTERRUPTED])
 def test_a_free_call_has_no_prices(conf_file: Path, changes: dict[str, Any]) -> None:
     assert load(conf_file, **changes).values["prices"] is None
+
+
+def test_each_attempt_of_a_call_that_made_several_is_shown(conf_file: Path) -> None:
+    assert load(conf_file).tables["attempts"].rows == []
+    ends = [
+        AttemptEnd(1, "A", "A/a", "payg", 1, 503, "upstream_error", 40),
+        AttemptEnd(2, "B", "B/b", "byok", None, 200, None, 7),
+    ]
+    with open_new_ledger(conf_file.parent / "var" / "tollgate.db") as ledger:
+        row = make_row("two", attempts=2) | {ATTEMPT_ENDS: ends}
+        write_call(ledger, Settlement(row, from_wallet=False))
+    shown = load_page(conf_file, "/calls/two").tables["attempts"]
+    assert [tuple(row) for row in shown.rows] == ends
+    assert tuple(shown.columns) == AttemptEnd._fields
 
 
 def test_the_wallet_entry_of_the_call_is_shown(conf_file: Path) -> None:

@@ -23,6 +23,7 @@ from rig.archives import (
     MONTHS,
     archive,
     archive_in,
+    find_tried,
     is_killed_after,
     make_call,
     make_ledger,
@@ -148,6 +149,7 @@ def test_the_files_are_those_of_sqlite_and_the_sums_stay(
         assert dump(here.file(month)) == dump(tmp_path / "sqlite" / f"tollgate-{month}.db")
         assert here.file(month).stat().st_mode & 0o777 == 0o600
     assert {call["created_at"][:7] for call in read_calls(here.place)} == {BEFORE}
+    assert {one[1][:7] for one in find_tried(here.place)} == {BEFORE}
     tables = {name for (name,) in here.do(PARTITIONS)}
     assert "usage_2024_02" in tables
     assert tables.isdisjoint({"usage_2023_12", "usage_2024_01"})

@@ -17,6 +17,7 @@ from rig.archives import (
     NOW,
     archive,
     archive_until_killed,
+    find_tried,
     make_call,
     make_ledger,
     read_calls,
@@ -73,15 +74,17 @@ def run(ledger: Path, before: str = BEFORE) -> list[str]:
 
 
 def test_a_month_becomes_a_ledger_of_its_own_and_its_sums_stay(ledger: Path) -> None:
-    before, calls = read_sums(ledger), read_calls(ledger)
+    before, calls, tried = read_sums(ledger), read_calls(ledger), find_tried(ledger)
     done = run(ledger)
     assert [line[:7] for line in done] == list(MONTHS)
     assert read_sums(ledger) == before
     assert {call["created_at"][:7] for call in read_calls(ledger)} == {BEFORE}
+    assert {one[1][:7] for one in find_tried(ledger)} == {BEFORE}
     for month in MONTHS:
         file = file_of(ledger, month)
         assert file.stat().st_mode & 0o777 == 0o600
         assert read_calls(file) == [call for call in calls if call["created_at"][:7] == month]
+        assert find_tried(file) == [one for one in tried if one[1].startswith(month)] != []
         with open_report(file) as connection:
             assert verify(connection) == []
             assert len(connection.execute("SELECT * FROM prices").fetchall()) == 1
@@ -180,13 +183,23 @@ def test_after_a_restore_the_file_of_the_same_calls_is_taken(made: Path, ledger:
     assert {call["created_at"][:7] for call in read_calls(ledger)} == {BEFORE}
 
 
-def test_calls_are_removed_only_where_the_file_has_them_word_for_word(ledger: Path) -> None:
+@pytest.mark.parametrize(
+    ("find", "change"),
+    [
+        ("SELECT min(id) FROM usage", "UPDATE usage SET finish_reason = 'length' WHERE id = ?"),
+        ("SELECT min(call_id) FROM attempts", "UPDATE attempts SET status = 500 WHERE call_id = ?"),
+    ],
+    ids=["a row", "an attempt"],
+)
+def test_calls_are_removed_only_where_the_file_has_them_word_for_word(
+    ledger: Path, find: str, change: str
+) -> None:
     steps = archive(ledger, folder_of(ledger))
     while not file_of(ledger, "2023-12").exists():
         next(steps)
     with second_connection(ledger) as other:
-        call_id = other.execute("SELECT min(id) FROM usage WHERE created_at < '2024'").fetchone()[0]
-        other.execute("UPDATE usage SET finish_reason = 'length' WHERE id = ?", (call_id,))
+        call_id = other.execute(f"{find} WHERE created_at < '2024'").fetchone()[0]
+        other.execute(change, (call_id,))
     with pytest.raises(ArchiveRefused, match="1 calls of 2023-12 differ from those in"):
         list(steps)
     assert [call["id"] for call in read_calls(ledger) if call["created_at"] < "2024"] == [call_id]
