@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from policies.allowed_models import AllowedModels
 from policies.family import Family
 from policies.keywords import Keywords, make_keywords
+from policies.place_quota import PlaceQuota
 from policies.price_set import PriceSet
 from policies.price_times import TimedPrices, find_in_force, list_timed_prices
 from policies.prices import MAX_SEARCHES, Prices
@@ -39,6 +40,7 @@ class Model:
 
     ``deployments`` are the further places that serve the row, and ``order`` chooses among them. Each has the row's
     retail prices, and wholesale prices of its own. ``weight`` is a place's share, 0 for none while others can serve.
+    ``quota`` is what its vendor lets the platform's keys use of this place.
 
     ``max_completion_tokens`` is the catalog hard maximum of the contract, None outside the catalog. ``context_window``
     is the most tokens of prompt and completion together, None where the catalog does not say. With ``cost``
@@ -67,6 +69,7 @@ class Model:
     weight: int = 1
     deployments: tuple["Model", ...] = field(default=(), repr=False)
     has_siblings: bool = False
+    quota: PlaceQuota | None = None
     price_set: PriceSet = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

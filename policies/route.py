@@ -81,7 +81,7 @@ class Route:
     ``no_fallback_reason`` says why nothing follows the model's own places, for operators. ``fallback_refusal`` is what
     the client gets once the attempts have failed, where the model forbids the Safety Net. ``long_prompt_targets`` only
     follow a prompt that was too long. ``has_choice``: several targets are places of one model with keys of the same
-    owner, so that each call has an order of its own.
+    owner, so that each call has an order of its own. ``has_quota``: any target is at a place with a quota.
     """
 
     targets: tuple[Target, ...]
@@ -91,6 +91,7 @@ class Route:
     max_attempts: int = MAX_ATTEMPTS
     long_prompt_targets: tuple[Target, ...] = ()
     has_choice: bool = field(init=False, repr=False, compare=False)
+    has_quota: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         counts = (
@@ -98,6 +99,9 @@ class Route:
             for listed in (self.targets, self.long_prompt_targets)
         )
         object.__setattr__(self, "has_choice", any(counts))
+        every = (*self.targets, *self.long_prompt_targets)
+        with_quota = [one for one in every if one.model.quota is not None]
+        object.__setattr__(self, "has_quota", bool(with_quota))
 
     @property
     def has_safety_net(self) -> bool:

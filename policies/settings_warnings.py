@@ -30,6 +30,7 @@ type WarningKind = Literal[
     "overage_protection_off",
     "rpm_override_below_1",
     "tpm_below_likely_call",
+    "quota_below_workers",
     "overlay_hides_nothing",
     "alerts_unset",
     "redis_password_bare",
@@ -67,12 +68,17 @@ def find_warnings(
     workspaces: Mapping[str, Workspace],
     now: datetime,
     unknown_hidden: Iterable[str] = (),
+    workers: int = 1,
 ) -> list[SettingsWarning]:
-    """Return all warnings at ``now`` (UTC), those about the catalog first. ``unknown_hidden`` as in ``Settings``."""
+    """Return all warnings at ``now`` (UTC), those about the catalog first.
+
+    ``unknown_hidden`` as in ``Settings``. ``workers`` are the processes of this machine that serve calls.
+    """
     return [
         *_check_platform_keys(providers.values(), models.values()),
         *_check_base_urls(providers.values()),
         *_check_hidden(unknown_hidden),
+        *_check_quotas(models.values(), workers),
         *_check_active_keys(workspaces.values(), now),
         *(warning for workspace in workspaces.values() for warning in _check_workspace(workspace, models)),
         *(warning for workspace in workspaces.values() for warning in _check_keys(workspace, models, now)),
@@ -165,6 +171,21 @@ def _check_hidden(unknown_hidden: Iterable[str]) -> Iterator[SettingsWarning]:
     for slug in unknown_hidden:
         reason = "hides no model: the catalog has none of this name"
         yield SettingsWarning("overlay_hides_nothing", "models", "", f'"{slug}"', reason)
+
+
+def _check_quotas(models: Iterable[Model], workers: int) -> Iterator[SettingsWarning]:
+    """Yield a warning for each limit of a place that is less than one for each worker."""
+    seen: set[str] = set()
+    for model in models:
+        for place in model.places:
+            if place.quota is None or place.place in seen:
+                continue
+            seen.add(place.place)
+            limits = {name: getattr(place.quota, name) for name in ("max_in_flight", "rpm", "tpm")}
+            for name, limit in limits.items():
+                if limit is not None and limit < workers:
+                    reason = f"{name} of {place.place} is {limit}, less than the {workers} workers, of which each may use 1"
+                    yield SettingsWarning("quota_below_workers", "models", "", f'"{model.slug}"', reason)
 
 
 def _check_active_keys(workspaces: Collection[Workspace], now: datetime) -> Iterator[SettingsWarning]:

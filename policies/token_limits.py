@@ -103,9 +103,13 @@ def find_likely_tokens(cap_tokens: int | None, choices: int, typical_tokens: int
 
 
 def count_used_tokens(row: Mapping[str, Any]) -> int:
-    """Return the tokens of a call by its ledger row. Some providers count reasoning in the total alone."""
-    counted = (row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0)
-    return max(counted, row["total_tokens"] or 0)
+    """Return the tokens of a call by its ledger row."""
+    return count_tokens(row["prompt_tokens"], row["completion_tokens"], row["total_tokens"])
+
+
+def count_tokens(prompt_tokens: int | None, completion_tokens: int | None, total_tokens: int | None) -> int:
+    """Return the tokens of a call by its counts. Some providers count reasoning in the total alone."""
+    return max((prompt_tokens or 0) + (completion_tokens or 0), total_tokens or 0)
 
 
 def find_excess(asked: TokenRequest) -> TokenDenial | None:

@@ -10,6 +10,7 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.chat_request import ChatRequest
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
+from addon.upstream.place_quotas import QuotaUse
 from policies.affinity import find_affinity
 from policies.call_stages import Stage
 from policies.exchange import Exchange, NotKnown
@@ -38,6 +39,8 @@ class Call(Struct, eq=False):
     | ``without_token`` | the exchange from before the rate limit, while the token is to be taken with the hold |
     | ``has_stalled_client`` | the client read nothing for too long |
     | ``affinity`` | what its conversation shares, once it is asked for |
+    | ``quota_tokens`` | how many tokens it likely uses, estimated where a place has a limit of them |
+    | ``quota_use`` | what its attempt has taken of the quota of its place |
     """
 
     exchange: Exchange
@@ -53,6 +56,8 @@ class Call(Struct, eq=False):
     without_token: Exchange | None = None
     has_stalled_client: bool = False
     affinity: bytes = b""
+    quota_tokens: int = 0
+    quota_use: QuotaUse | None = None
 
     @property
     def attempt(self) -> UpstreamAttempt:

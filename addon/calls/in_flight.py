@@ -20,6 +20,7 @@ from addon.calls.attempt import UpstreamAttempt, find_quota_rest_s
 from addon.calls.call_state import NO_CHAT, Call
 from addon.calls.credential_check import CredentialChecker
 from addon.calls.output_medians import OutputMedians
+from addon.calls.quota_use import end_quota_use
 from addon.calls.request_body import BodyBudget
 from addon.calls.settlement import (
     OK,
@@ -123,6 +124,8 @@ class InFlightCalls:
             self.metrics.attempt_failed(target.model.provider.name, failure.code)
             took_s = self._clock.monotonic_s() - attempt.began_s
             call.exchange = call.exchange.with_attempt_end(failure.status, failure.code, took_s)
+            if call.quota_use is not None:
+                end_quota_use(call)
         self.platform_keys.record_answer(
             attempt.key_target, failure.status if failure else OK, attempt.retry_after
         )
@@ -229,7 +232,7 @@ class InFlightCalls:
         try:
             log_call(call.exchange, now_s, event="call")
             self.metrics.call_ended(call.exchange, call.settings.models, now_s)
-            if call.exchange.workspace.tpm or call.exchange.key.tpm:
+            if call.exchange.workspace.tpm or call.exchange.key.tpm or call.quota_use is not None:
                 self.output_medians.note(call.exchange)
         finally:
             self._remove(call)
@@ -262,6 +265,8 @@ class InFlightCalls:
 
     def _remove(self, call: Call) -> None:
         call_id, call.chat = call.exchange.id, NO_CHAT
+        if call.quota_use is not None:
+            end_quota_use(call)
         self._bodies.give_back(call)
         if call_id in self.calls:
             self.calls.discard(call_id)

@@ -13,6 +13,7 @@ from functools import partial
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
+from addon.calls.quota_use import begin_quota_use, estimate_for_quotas
 from addon.calls.rate_limit import place_hold, take_late_token
 from addon.calls.upstream_request import (
     ask_policies,
@@ -45,7 +46,9 @@ async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
     It passes over the first targets of its route that are out. Raises Refusal, StoreUnavailable or
     AccessTokenUnavailable.
     """
-    if _may_be_out(deps) and (attempt := await _pass_over_first(call, deps)):
+    if call.exchange.route.has_quota:
+        await estimate_for_quotas(call, deps.in_flight.output_medians)
+    if _may_be_out(call, deps) and (attempt := await _pass_over_first(call, deps)):
         return _dispatch(call, attempt)
     # A hold that was placed for another attempt, which could not be made ready, moves to the first.
     place: PlaceHold = deps.store.move_hold if call.exchange.next_hold else partial(place_hold, call, deps)
@@ -119,15 +122,28 @@ async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAt
     return await reserve_next(call, deps, failure)
 
 
-def _may_be_out(deps: Dependencies) -> bool:
-    return bool(deps.store.known_circuits) or deps.platform_keys.has_rests
+def _may_be_out(call: Call, deps: Dependencies) -> bool:
+    return call.exchange.route.has_quota or bool(deps.store.known_circuits) or deps.platform_keys.has_rests
 
 
 def _is_out(call: Call, deps: Dependencies, target: Target) -> bool:
-    """Return whether another target should serve: the circuit is open, or the vendor is known to refuse the key."""
-    workspace = call.exchange.workspace
-    is_resting = deps.platform_keys.is_resting(target, workspace.id)
-    return is_resting or deps.store.is_circuit_open(circuit_of(target, workspace))
+    """Return whether another target should serve: the circuit is open, or there is no quota left."""
+    return _lacks_quota(call, deps, target) or deps.store.is_circuit_open(
+        circuit_of(target, call.exchange.workspace)
+    )
+
+
+def _lacks_quota(call: Call, deps: Dependencies, target: Target) -> bool:
+    """Return whether the vendor is known to refuse the key, or the place is full."""
+    keys = deps.platform_keys
+    is_full = target.model.quota is not None and keys.quotas.is_full(target, call.quota_tokens)
+    return is_full or keys.is_resting(target, call.exchange.workspace.id)
+
+
+def _find_first_in(call: Call, deps: Dependencies) -> int:
+    """Return the place in the route of the first target that is not out; 0 where all are."""
+    targets = call.exchange.route.targets
+    return next((at for at, one in enumerate(targets) if not _is_out(call, deps, one)), 0)
 
 
 async def _pass_over_first(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
@@ -136,11 +152,11 @@ async def _pass_over_first(call: Call, deps: Dependencies) -> UpstreamAttempt | 
     This never refuses a call: where all are out, or the other attempt can't be made ready, the first is made.
     """
     routed, route = call.exchange, call.exchange.route
-    first_in = next((at for at, one in enumerate(route.targets) if not _is_out(call, deps, one)), 0)
-    if not first_in:
+    if not _find_first_in(call, deps):
         return None
     await take_late_token(call, deps)
-    first_in = await _find_probe(call, deps, route.targets[:first_in])
+    # Meanwhile others may have filled a place.
+    first_in = await _find_probe(call, deps, route.targets[: _find_first_in(call, deps)])
     if not first_in:
         return None
     call.exchange = routed.with_route(replace(route, targets=route.targets[first_in:]))
@@ -158,17 +174,15 @@ async def _find_probe(call: Call, deps: Dependencies, passed_over: Sequence[Targ
     """Return the place in the route of the target that this call may probe; without one, that after all of these."""
     exchange = call.exchange
     for at, target in enumerate(passed_over):
-        is_resting = deps.platform_keys.is_resting(target, exchange.workspace.id)
-        if not is_resting and await deps.store.circuit_allows(
-            circuit_of(target, exchange.workspace), exchange.id
-        ):
+        circuit = circuit_of(target, exchange.workspace)
+        if not _lacks_quota(call, deps, target) and await deps.store.circuit_allows(circuit, exchange.id):
             return at
     return len(passed_over)
 
 
 def _pass_over_next(call: Call, deps: Dependencies) -> None:
     """Pass over the next targets that are out, as long as one follows that is not."""
-    if not _may_be_out(deps):
+    if not _may_be_out(call, deps):
         return
     left = call.exchange.route.targets[call.exchange.position :]
     is_out = [_is_out(call, deps, target) for target in left]
@@ -182,6 +196,8 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
 
     Raises Refusal, StoreUnavailable, AccessTokenUnavailable or PolicyFailed.
     """
+    if call.quota_use is not None or call.exchange.next_target.model.quota is not None:
+        begin_quota_use(call, deps.platform_keys.quotas)
     price_next_attempt(call, deps.clock.now())
     # The row of an interrupted call has the number of its key.
     key_target = deps.platform_keys.choose(call.exchange.next_target, call.find_affinity)
@@ -213,6 +229,8 @@ def _dispatch(call: Call, attempt: UpstreamAttempt) -> UpstreamAttempt:
     if call.without_token is not None:
         raise RuntimeError(f"call {call.exchange.id}: it has not taken its token")
     call.exchange, call.current = call.exchange.dispatch(), attempt
+    if call.quota_use is not None:
+        call.quota_use.is_dispatched = True
     return attempt
 
 

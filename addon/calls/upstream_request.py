@@ -26,6 +26,7 @@ from policies.field_change import FieldChange
 from policies.field_rules import count_choices
 from policies.key_models import restrict_route
 from policies.limits import limits_of
+from policies.model import Model
 from policies.money import RARE_KINDS, compute_costs_nanousd
 from policies.place_order import Measure, order_route
 from policies.refusal import Refusal
@@ -179,13 +180,19 @@ def _find_tokens(
     call: Call, target: Target, cap_tokens: int | None, typical_tokens: int | None
 ) -> TokenRequest | None:
     """Return the tokens a minute that a call takes, once: with its first hold, for the model of that attempt."""
-    chat, exchange, model = call.chat, call.exchange, target.model
+    exchange = call.exchange
     if exchange.stage is not Stage.ROUTED:
         return None
-    cap = find_completion_cap(cap_tokens, model.max_completion_tokens)
-    likely = find_likely_tokens(cap, chat.choices(model.family), typical_tokens)
-    tokens = chat.prompt_tokens(model.family) + likely
+    tokens = estimate_tokens(call, target.model, cap_tokens, typical_tokens)
     return TokenRequest(tokens, find_token_limits(exchange.workspace, exchange.key))
+
+
+def estimate_tokens(call: Call, model: Model, cap_tokens: int | None, typical_tokens: int | None) -> int:
+    """Return how many tokens a call likely uses with ``model``, prompt and answer together."""
+    chat = call.chat
+    cap = find_completion_cap(cap_tokens, model.max_completion_tokens)
+    likely_tokens = find_likely_tokens(cap, chat.choices(model.family), typical_tokens)
+    return chat.prompt_tokens(model.family) + likely_tokens
 
 
 def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protected: bool) -> MaxCost:

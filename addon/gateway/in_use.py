@@ -45,6 +45,7 @@ RESOURCES: Final = (
     Resource("bodies_being_read", "bodies", lambda of: of.deps.bodies.reading),
     Resource("holds", "holds", lambda of: of.held()),
     Resource("circuit_probes", "calls", lambda of: len(of.deps.store.probes)),
+    Resource("quota_attempts", "attempts", lambda of: of.deps.platform_keys.quotas.in_flight),
     Resource("workspace_places", "places", lambda of: of.deps.pool.stats().workspace_places),
     Resource("origin_places", "places", lambda of: of.deps.pool.stats().origin_places),
     Resource("waiting_for_places", "calls", lambda of: of.deps.pool.stats().waiting),

@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from addon import VERSION
 from addon.alerts.service import Alerts
-from addon.calls.dependencies import Dependencies
-from addon.calls.in_flight import InFlightCalls
+from addon.calls.dependencies import make_dependencies
 from addon.calls.public_catalog import PublicCatalog
-from addon.calls.request_body import BodyBudget
-from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.fleet.service import make_follower
 from addon.gateway.archive_keeper import ArchiveKeeper
 from addon.gateway.in_use import Process, find_left, read_in_use
-from addon.runtime.clock import SYSTEM_CLOCK
 from addon.runtime.listening import bind
 from addon.runtime.taken_ports import name_setting
 from addon.sandbox.server import Sandbox
@@ -37,11 +33,6 @@ from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.logs import count_dropped_lines
 from addon.telemetry.metric_families import Gauges
 from addon.telemetry.metrics import Metrics
-from addon.upstream.access_tokens import AccessTokens
-from addon.upstream.connector import SocketConnector
-from addon.upstream.place_speeds import PlaceSpeeds
-from addon.upstream.platform_keys import PlatformKeys
-from addon.upstream.pool import Pool
 from addon.wire.connection import Connection
 from policies.circuit_breaker import CIRCUIT_KINDS, count_circuits, describe_circuits
 
@@ -76,8 +67,8 @@ class Lifecycle:
         self.rollups = None if settings.conf.ledger.url else RollupBuilder(settings.conf.paths.database)
         place = find_ledger(settings.conf)
         self.audit = AuditDrain(settings.conf.paths.database, place)
-        self.platform_keys = PlatformKeys(self.metrics)
-        self.deps = self._make_deps(settings, new_id)
+        self.deps = make_dependencies(settings, self.store, self.metrics, new_id)
+        self.platform_keys = self.deps.platform_keys
         self.process = Process(self.deps, connections, lambda: measured.held)
         self.providers: Iterable[str] = settings.providers
         self.sandbox: Sandbox | None = None
@@ -103,24 +94,6 @@ class Lifecycle:
         )
         keeps_all = settings.conf.ledger.keep_months == 0
         self.archives = None if keeps_all else ArchiveKeeper(settings.conf, self.alerts)
-
-    def _make_deps(self, settings: Settings, new_id: Callable[[], str]) -> Dependencies:
-        bodies, clock, pool = BodyBudget(), SYSTEM_CLOCK, Pool(SocketConnector())
-        speeds = PlaceSpeeds(clock)
-        return Dependencies(
-            settings=settings,
-            catalog=PublicCatalog(settings.models),
-            store=self.store,
-            pool=pool,
-            platform_keys=self.platform_keys,
-            speeds=speeds,
-            access_tokens=AccessTokens(pool),
-            in_flight=InFlightCalls(self.store, self.platform_keys, speeds, self.metrics, bodies, clock),
-            unrelayed=UnrelayedAnswers(),
-            bodies=bodies,
-            clock=clock,
-            new_id=new_id,
-        )
 
     async def start(self) -> None:
         """Start everything but the admin port. Raises StoreUnavailable when rows can't be kept.
@@ -212,7 +185,13 @@ class Lifecycle:
             except Exception:
                 # A fault of ours must not end this loop: it records the calls of dead processes.
                 log.exception("the store could not be maintained")
+            self._share_quotas()
             self._measure()
+
+    def _share_quotas(self) -> None:
+        """Divide the quotas of places among the processes that live. One that watches the files has no others."""
+        workers = 1 if self.watcher else self.deps.settings.conf.listen.workers
+        self.platform_keys.quotas.processes = max(workers, self.store.live_processes)
 
     def _measure(self, *, whole: bool = False) -> None:
         """Set the gauges of values that change without a call. In workers they are as old as the last maintenance."""
@@ -260,6 +239,7 @@ class Lifecycle:
         self.metrics.set_broken_files([problem.file for problem in settings.problems])
         self.deps.settings, self.deps.catalog = settings, PublicCatalog(settings.models)
         self.deps.pool.set_proxy(settings.egress_proxy)
+        self._share_quotas()
 
     def _find_faults(self) -> Mapping[str, str]:
         """Return why each broken file does not load, and why the newest settings are not in use."""

@@ -3,7 +3,8 @@
 The tables of the overlay, ``[paths] catalog_overlay``, replace those of the catalog. Source: docs/catalog.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -37,8 +38,11 @@ from policies.allowed_models import fold_slug
 from policies.family import Estimator, Family, check_family
 from policies.model import Model
 from policies.money import compute_retail_prices
+from policies.place_quota import PlaceQuota, make_quota
 from policies.provider import Provider
 
+type _Place = tuple[str, str]
+"""The provider and the upstream model id of a place."""
 type _Placed[T] = dict[str, tuple[Path, T]]
 """Tables by name, each with the file that it is in."""
 
@@ -63,6 +67,7 @@ class CatalogBuilder:
         self._providers = ProviderBuilder(Secrets(env, sources, conf.paths.master_keys), self.families)
         self.key_uses = self._providers.key_uses
         self.models: dict[str, Model] = {}
+        self._quotas: Mapping[_Place, PlaceQuota] = {}
         self.overlaid_slugs: frozenset[str] = frozenset()
         self.unknown_hidden: tuple[str, ...] = ()
         self.sandbox_enabled = False
@@ -157,6 +162,7 @@ class CatalogBuilder:
 
     def _make_models(self, tables: _Placed[ModelTable], errors: ErrorList) -> None:
         slugs_by_folded: dict[str, str] = {}
+        self._quotas = _find_quotas(table for _, table in tables.values())
         for slug, (file, table) in tables.items():
             with errors.collect():
                 if (other := slugs_by_folded.setdefault(fold_slug(slug), slug)) != slug:
@@ -186,6 +192,7 @@ class CatalogBuilder:
             order=table.order,
             weight=table.weight,
             has_siblings=bool(table.deployments),
+            quota=self._quotas.get(_place_of(table)),
         )
         deployments = [self._make_deployment(model, table, at, file) for at in range(len(table.deployments))]
         return replace(model, deployments=tuple([one for one in deployments if one is not None]))
@@ -209,6 +216,7 @@ class CatalogBuilder:
             max_completion_tokens=deployment.max_completion_tokens or model.max_completion_tokens,
             context_window=deployment.context_window or model.context_window,
             weight=deployment.weight,
+            quota=self._quotas.get(_place_of(deployment)),
             **changes,
         )
 
@@ -225,6 +233,21 @@ class CatalogBuilder:
 
     def _find_family(self, name: str, file: Path, *path: str | int) -> Family:
         return self.families[check_known(name, self.families, file, *path, "family")]
+
+
+def _place_of(table: PlaceTable | DeploymentTable) -> _Place:
+    return table.provider, table.upstream_model_id
+
+
+def _find_quotas(models: Iterable[ModelTable]) -> Mapping[_Place, PlaceQuota]:
+    """Return the quota of each place that has one, whichever models are there: the least of what is written."""
+    limits: defaultdict[_Place, list[tuple[int | None, int | None, int | None]]] = defaultdict(list)
+    for model in models:
+        tables: tuple[ModelTable | DeploymentTable, ...] = (model, *model.deployments)
+        for table in tables:
+            limits[_place_of(table)].append((table.max_in_flight, table.rpm, table.tpm))
+    quotas = {place: make_quota(stated) for place, stated in limits.items()}
+    return {place: quota for place, quota in quotas.items() if quota is not None}
 
 
 @lru_cache(maxsize=8)

@@ -49,12 +49,22 @@ from policies.model import MAX_DEPLOYMENTS, Order
 from policies.model_lacks import Lack
 from policies.prices import MAX_SEARCHES
 from policies.provider import Auth
+from policies.token_rate import MAX_TPM
 
 _DEFAULT = Estimator()
 
 type QuotaHeaders = Annotated[Listed[tuple[HeaderName, HeaderName]], Field(max_length=8)]
 """The names of two headers each: what remains, and when it begins again."""
 type Weight = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
+type QuotaLimit = Annotated[Count, Field(le=MAX_TPM)]
+
+
+class QuotaTable(Table):
+    """What a vendor lets the platform's keys use of one place."""
+
+    max_in_flight: QuotaLimit | None = None
+    rpm: QuotaLimit | None = None
+    tpm: QuotaLimit | None = None
 
 
 class ProviderTable(Table):
@@ -187,7 +197,7 @@ class FamilyTable(Table):
     estimator: EstimatorTable = EstimatorTable()
 
 
-class DeploymentTable(ServedPricesTable):
+class DeploymentTable(QuotaTable, ServedPricesTable):
     """``[["slug".deployments]]``: a further place that serves a model. What it leaves out is as the model has it."""
 
     provider: str
@@ -206,7 +216,7 @@ class PlaceTable(Table):
     family: str
 
 
-class ModelTable(TimedPricesTable, PlaceTable):
+class ModelTable(QuotaTable, TimedPricesTable, PlaceTable):
     """One table of models.toml."""
 
     input_price_per_m: Price

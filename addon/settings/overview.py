@@ -64,7 +64,8 @@ class FileWarning:
 def find_file_warnings(settings: Settings) -> list[FileWarning]:
     """Return all warnings about ``settings`` now, each with its file."""
     catalog, now = (settings.providers, settings.models), datetime.now(UTC)
-    found = find_warnings(*catalog, settings.workspaces, now, settings.unknown_hidden)
+    workers = settings.conf.listen.workers
+    found = find_warnings(*catalog, settings.workspaces, now, settings.unknown_hidden, workers)
     if settings.problems:  # A file that does not load may hold the keys, and its own error says what to do.
         found = [one for one in found if one.kind != "no_active_key"]
     warnings = _name_files(found, settings)

@@ -51,6 +51,7 @@ OWN_MODULES: Final = frozenset(
             "model",
             "money",
             "place_order",
+            "place_quota",
             "place_speed",
             "places",
             "plausible_usage",

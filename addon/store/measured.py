@@ -89,6 +89,7 @@ class MeasuredStore:
     warnings = property(attrgetter("_store.warnings"))
     known_circuits = property(attrgetter("_store.known_circuits"))
     probes = property(attrgetter("_store.probes"))
+    live_processes = property(attrgetter("_store.live_processes"))
     unrecorded = property(attrgetter("_store.unrecorded"))
 
     async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:

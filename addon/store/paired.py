@@ -36,6 +36,7 @@ class PairedStore:
 
     known_circuits = property(attrgetter("rates.known_circuits"))
     probes = property(attrgetter("rates.probes"))
+    live_processes = property(attrgetter("money.live_processes"))
     unrecorded = property(attrgetter("money.unrecorded"))
     warnings = property(attrgetter("money.warnings"))
 

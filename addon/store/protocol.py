@@ -205,6 +205,10 @@ class Money(Protocol):
         """Release the hold of a call that was not sent, if it has one. When that fails now, it is done later."""
 
     @property
+    def live_processes(self) -> int:
+        """How many processes that serve calls share the ledger, 0 where it does not know. It is some seconds old."""
+
+    @property
     def unrecorded(self) -> int:
         """How many calls have ended and wait in this process until they can be written."""
 

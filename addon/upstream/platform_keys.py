@@ -16,6 +16,7 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
 from addon.telemetry.metrics import KeyState, Metrics
 from addon.text.retry_after import parse_retry_after
+from addon.upstream.place_quotas import PlaceQuotas
 from addon.upstream.place_rests import PlaceRests
 from policies.affinity import distance
 from policies.key_cooldown import READY, Cooldown, after_answer, choose_index
@@ -57,6 +58,8 @@ class PlatformKeys:
         """By provider: the keys as the settings have them, and as they are used here."""
         self.rests = PlaceRests(clock)
         """What vendors' own signals say, by place, of a platform key or of a workspace with its own key."""
+        self.quotas = PlaceQuotas(clock)
+        """How much of the quotas of places is in use."""
         self._has_cooldowns = False
         """A key rests, or has not succeeded since it did."""
 
@@ -76,6 +79,7 @@ class PlatformKeys:
             for name, provider in settings.providers.items()
         }
         self._note_cooldowns()
+        self.quotas.use_models(settings.models.values())
         self.measure()
 
     def choose(self, target: Target, find_affinity: Callable[[], bytes]) -> Target:

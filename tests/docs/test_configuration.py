@@ -55,6 +55,7 @@ SHARED = (
     price_time_schema.HourlyPricesTable,
     price_time_schema.TimedPricesTable,
     catalog_schema.PlaceTable,
+    catalog_schema.QuotaTable,
 )
 """What several sections have in common."""
 # A rule of the whole table requires these keys; their fields do not.

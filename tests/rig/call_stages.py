@@ -4,18 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from addon.calls import dependencies
 from addon.calls.answer_reader import open_reader
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call import admit, begin
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.dependencies import Dependencies
-from addon.calls.in_flight import InFlightCalls
-from addon.calls.public_catalog import PublicCatalog
-from addon.calls.request_body import BodyBudget
 from addon.calls.request_id import make_request_ids
 from addon.calls.reservation import reserve_first
-from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.calls.upstream_request import (
     accept_request,
     accept_route,
@@ -28,11 +25,6 @@ from addon.settings.settings import Settings
 from addon.store.money.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 from addon.text.http_heads import Headers, RequestHead, ResponseHead
-from addon.upstream.access_tokens import AccessTokens
-from addon.upstream.connector import SocketConnector
-from addon.upstream.place_speeds import PlaceSpeeds
-from addon.upstream.platform_keys import PlatformKeys
-from addon.upstream.pool import Pool
 from policies.call_stages import Stage
 from policies.spend import Hold
 
@@ -50,24 +42,11 @@ ANSWER: dict[str, Any] = {
 
 def make_dependencies(settings: Settings, database: Path, clock: Clock = SYSTEM_CLOCK) -> Dependencies:
     """Return the services of one process, over the ledger ``database``."""
-    store, metrics, bodies = SqliteStore(database, clock), Metrics("test"), BodyBudget()
-    platform_keys, pool = PlatformKeys(metrics, clock), Pool(SocketConnector())
-    speeds = PlaceSpeeds(clock)
-    platform_keys.use_settings(settings)
-    return Dependencies(
-        settings=settings,
-        catalog=PublicCatalog(settings.models),
-        store=store,
-        pool=pool,
-        platform_keys=platform_keys,
-        speeds=speeds,
-        access_tokens=AccessTokens(pool, clock=clock),
-        in_flight=InFlightCalls(store, platform_keys, speeds, metrics, bodies, clock),
-        unrelayed=UnrelayedAnswers(),
-        bodies=bodies,
-        clock=clock,
-        new_id=make_request_ids(),
+    deps = dependencies.make_dependencies(
+        settings, SqliteStore(database, clock), Metrics("test"), make_request_ids(), clock
     )
+    deps.platform_keys.use_settings(settings)
+    return deps
 
 
 def request_head(key: str) -> RequestHead:

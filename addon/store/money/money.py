@@ -56,6 +56,10 @@ class Money(ABC):
         self.count_refusal = self._refusals.add
 
     @property
+    def live_processes(self) -> int:
+        return 0
+
+    @property
     def unrecorded(self) -> int:
         return len(self._pending.settlements)
 

@@ -10,6 +10,7 @@ from rig.routed_calls import MODELS, PROVIDERS
 
 from policies.allowed_models import AllowedModels
 from policies.model import Byok, Heuristic, Key, KeywordRule, Model, Workspace
+from policies.place_quota import PlaceQuota
 from policies.provider import Provider
 from policies.settings_warnings import find_warnings
 
@@ -232,3 +233,15 @@ def test_without_any_platform_key_one_warning_names_all_variables() -> None:
     [warning] = find_warnings(providers, models, {"acme": ACME}, NOW)
     assert warning.kind == "platform_key_unset"
     assert warning.reason.endswith("only the built-in provider answers; set one of A_KEY, B_KEY")
+
+
+def test_a_limit_of_a_place_that_workers_cannot_share_is_named_once() -> None:
+    slug, model = next((slug, one) for slug, one in MODELS.items() if one.active)
+    quota = PlaceQuota(max_in_flight=3, rpm=4, tpm=1)
+    models = {**MODELS, slug: replace(model, quota=quota), "again": replace(model, slug="again", quota=quota)}
+    assert find_warnings(PROVIDERS, models, {"acme": ACME}, NOW) == []
+    found = find_warnings(PROVIDERS, models, {"acme": ACME}, NOW, workers=4)
+    assert [(one.kind, one.place, one.key, one.reason.partition(",")[0]) for one in found] == [
+        ("quota_below_workers", "models", f'"{slug}"', f"max_in_flight of {model.place} is 3"),
+        ("quota_below_workers", "models", f'"{slug}"', f"tpm of {model.place} is 1"),
+    ]

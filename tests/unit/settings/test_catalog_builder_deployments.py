@@ -9,6 +9,7 @@ from rig.configuration import Configuration, model, provider, workspace
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, load_settings
 from policies.money import compute_retail_prices
+from policies.place_quota import PlaceQuota
 
 TIERS = [{"above_prompt_tokens": 1000, "input_price_per_m": "9"}]
 AT_B = {"provider": "B", "upstream_model_id": "b"}
@@ -33,6 +34,22 @@ def test_a_place_has_what_its_table_says_and_else_what_the_model_has(tmp_path: P
     assert (third.max_completion_tokens, third.context_window) == (99, 200)
     assert {one.order for one in (first, second, third)} == {"first"}
     assert {one.deployment for one in (first, second, third)} == {"A/a", "B/b", "B/c"}
+
+
+def test_each_place_has_its_own_quota_whichever_model_is_there(tmp_path: Path) -> None:
+    written = Configuration(
+        providers={name: provider("http://127.0.0.1:20000/v1") for name in "AB"},
+        models={
+            "m": model(provider="A", upstream_model_id="a", rpm=9, deployments=[AT_B | {"max_in_flight": 2}]),
+            "n": model(provider="B", upstream_model_id="b", max_in_flight=3, tpm=50),
+            "o": model(provider="B", upstream_model_id="c"),
+        },
+        workspaces={"acme": workspace(("ci", f"tg_{'a':0<40}", True))},
+    ).write(tmp_path)
+    models = load_settings(written, {"TEST_PROVIDER_KEY": "fake"}).models
+    assert [place.quota for place in models["m"].places] == [PlaceQuota(rpm=9), PlaceQuota(2, None, 50)]
+    assert models["n"].quota == PlaceQuota(2, None, 50)
+    assert models["o"].quota is None
 
 
 def test_a_model_with_one_place_has_no_deployment(tmp_path: Path) -> None:

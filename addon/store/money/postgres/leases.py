@@ -37,6 +37,8 @@ class Leases:
         self._renewals = 0
         self._renewed_s = float("-inf")
         self._judges_from_s = float("inf")
+        self.live = 0
+        """How many processes had a lease when this one last renewed its own."""
         self.is_behind = False
         """Whether the server may lack what this process wrote. Who writes it again takes this back."""
         self.quiet_s: float = LEASE_S
@@ -45,10 +47,12 @@ class Leases:
     async def write(self) -> None:
         """Write the lease: the cheapest write that proves that the server takes any."""
         renew = Statement(_RENEW, (self._owner, self._renewals + 1))
-        [[renewals], [server]] = await self._transactions.read(renew, Statement(_SERVER))
+        [[renewals], [server], [live]] = await self._transactions.read(
+            renew, Statement(_SERVER), Statement(COUNT_LIVE, (LEASE_S,))
+        )
         if self._server is None:
             self._judge_later()
-        self._renewals, self._server = renewals[0], server
+        self._renewals, self._server, self.live = renewals[0], server, live[0]
         self._renewed_s = self._clock.monotonic_s()
 
     async def renew(self) -> bool:
@@ -119,5 +123,8 @@ _IS_THERE: Final = "SELECT id FROM usage WHERE id = ? AND created_at = ?"
 _DEAD: Final = """
     SELECT owner FROM leases WHERE renewed_at < clock_timestamp() - ? * interval '1 second' AND owner <> ?
 """
+COUNT_LIVE: Final = (
+    "SELECT count(*) FROM leases WHERE renewed_at > clock_timestamp() - ? * interval '1 second'"
+)
 _UNLEASED: Final = "SELECT DISTINCT owner FROM holds LEFT JOIN leases USING (owner) WHERE renewed_at IS NULL"
 _END: Final = "UPDATE leases SET renewed_at = '-infinity' WHERE owner = ?"

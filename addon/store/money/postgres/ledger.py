@@ -22,6 +22,7 @@ from addon.settings.store_urls import LEDGER_SCHEMES
 from addon.store.money.ledger import Cursor, Ledger, SlowError, Values
 from addon.store.money.postgres.failures import NEVER_WRITABLE, describe
 from addon.store.money.postgres.lead import LeaseLead
+from addon.store.money.postgres.leases import COUNT_LIVE
 from addon.store.money.postgres.schema import TABLES_LOCK
 from addon.store.protocol import LEASE_S, StoreUnavailable
 
@@ -37,9 +38,6 @@ _CANCEL_S: Final = 1.0
 """How long a statement may take to end when it is cancelled. Then its connection is cut."""
 
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate:ledger', 0))"
-_COUNT_LEASES: Final = (
-    "SELECT count(*) FROM leases WHERE renewed_at > clock_timestamp() - ? * interval '1 second'"
-)
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -113,7 +111,7 @@ class PostgresPlace:
     def count_processes(self) -> int:
         """See ``LedgerPlace.count_processes``: those that have renewed their lease in the last minute."""
         with self.read() as ledger:
-            found: tuple[int] = ledger.execute(_COUNT_LEASES, (LEASE_S,)).fetchone()
+            found: tuple[int] = ledger.execute(COUNT_LIVE, (LEASE_S,)).fetchone()
         return found[0]
 
     @contextmanager

@@ -114,6 +114,11 @@ class PostgresMoney(Money):
             raise StoreUnavailable("PostgreSQL: it was not reached yet")
         return self._ledger_id
 
+    @property
+    def live_processes(self) -> int:
+        """See ``Money.live_processes``."""
+        return self._leases.live
+
     async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:  # noqa: ARG002
         """See ``Store.read_counters``. A scope names its workspace."""
         asked = [Statement(_COUNTER, (one.scope, one.period)) for one in counters]
