@@ -13,7 +13,7 @@ from rig.ledger import second_connection
 from rig.ledger_commands import INVOICE, conf_in, live, path_of, run, use
 from rig.postgres_server import PostgresServer
 
-from addon.store.money.copying.source import order_distribution, read_batches
+from addon.store.money.copying.source import BATCH_ROWS, order_distribution, read_batches
 from addon.store.money.copying.tables import COPIED
 from addon.store.money.ledger import Ledger
 from addon.store.money.postgres.ledger import PostgresPlace
@@ -93,6 +93,27 @@ def test_a_ledger_goes_to_postgresql_and_back(conf: Path, postgres_url: str, tmp
 
 def _without_nul(value: Any) -> Any:
     return value.replace("\0", "") if isinstance(value, str) else value
+
+
+def test_the_rows_of_a_sum_are_read_once_however_many_they_are(postgres_ledger_url: str) -> None:
+    [hours] = (table for table in COPIED if table.name == "key_hours")
+    with psycopg.connect(postgres_ledger_url) as connection:
+        made = connection.execute(
+            """
+            INSERT INTO key_hours_merged
+            SELECT '2024-02-29T23', 'acme', 'key ' || number, 1, 0, 0, 0, 0, 0, 0 FROM generate_series(1, %s) AS number
+            """,
+            (4 * BATCH_ROWS + 1,),
+        ).rowcount
+    with PostgresPlace.of_text(postgres_ledger_url).read() as ledger:
+        batches = list(read_batches(ledger, hours, ["hour", "workspace", "key_id", "calls"]))
+        read = ledger.execute(
+            "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
+            " WHERE relname = 'key_hours_merged'"
+        ).fetchone()[0]
+    assert [*map(len, batches)] == [BATCH_ROWS] * 4 + [1]
+    # The view reads them for itself, and may look among them for sums that came later.
+    assert made <= read <= 2 * made
 
 
 def test_a_gateway_goes_on_with_the_copy(conf: Path, postgres_url: str, redis_url: str) -> None:

@@ -1,12 +1,15 @@
 """The ledger that is copied: its rows in bounded batches, and its sums, read at one moment."""
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from addon.store.money.audit.audit_chain import read_chain
 from addon.store.money.copying.tables import COPIED, CopiedTable
 from addon.store.money.ledger import Ledger
+from addon.store.money.postgres.ledger import PostgresLedger
 
 BATCH_ROWS: Final = 5000
 
@@ -16,21 +19,22 @@ def read_batches(
 ) -> Iterator[Sequence[Sequence[Any]]]:
     """Yield the rows of a table, some thousand at a time, in the order of its key.
 
-    Each batch begins behind the key of the last one, so that no engine holds the whole table in memory.
+    One query reads them all: each further one would add up a view of sums again. No engine holds them all in memory.
     """
-    key = ", ".join(table.key)
     shown = ", ".join(f"buckets_text({one})" if one in table.distributions else f'"{one}"' for one in columns)
-    places = [columns.index(one) for one in table.key]
-    behind: Sequence[Any] = ()
-    while True:
-        where = f"WHERE ({key}) > ({', '.join('?' * len(behind))})" if behind else ""
-        sql = f"SELECT {shown} FROM {table.name} {where} ORDER BY {key} LIMIT {BATCH_ROWS}"  # noqa: S608
-        rows = ledger.execute(sql, tuple(behind)).fetchall()
-        if rows:
+    sql = f"SELECT {shown} FROM {table.name} ORDER BY {', '.join(table.key)}"  # noqa: S608
+    with closing(_open_cursor(ledger)) as cursor:
+        cursor.execute(sql)
+        while rows := cursor.fetchmany(BATCH_ROWS):
             yield rows
-        if len(rows) < BATCH_ROWS:
-            return
-        behind = [rows[-1][place] for place in places]
+
+
+def _open_cursor(ledger: Ledger) -> Any:
+    """Return a cursor that reads its rows as they are fetched. PostgreSQL does so for one that has a name."""
+    if isinstance(ledger, PostgresLedger):
+        return ledger.connection.cursor(name="copied")
+    assert isinstance(ledger, sqlite3.Connection)  # noqa: S101  (there are two engines)
+    return ledger.cursor()
 
 
 def read_sums(ledger: Ledger) -> Mapping[str, int | str]:
