@@ -86,6 +86,7 @@ def create_key(
 ) -> NewKey:
     """Create a key, see ``plan_new_key``. Raises ``EditError``, or ``SettingsError`` where the file would not load."""
     secret = make_key()
+    new_hash = hash_key(secret)
     with lock_workspaces(conf_file) as folder:
         plan, chosen = plan_new_key(
             folder,
@@ -94,9 +95,9 @@ def create_key(
             changes or {},
             like=like,
             is_new_workspace=is_new_workspace,
-            key_hash=hash_key(secret),
+            key_hash=new_hash,
         )
-        apply_recorded(plan, SettingsFiles(conf_file), record, chosen)
+        apply_recorded(plan, SettingsFiles(conf_file), record, chosen, new_hash)
     return NewKey(chosen, secret)
 
 
@@ -165,9 +166,10 @@ def plan_key_changes(folder: Path, workspace: str, key_id: str, changes: Changes
 def rotate_key(conf_file: Path, workspace: str, key_id: str, grace: timedelta, *, record: Record) -> Rotation:
     """Give a key a new secret, as ``plan_rotation`` says. Raises as ``create_key``."""
     secret = make_key()
+    new_hash = hash_key(secret)
     with lock_workspaces(conf_file) as folder:
-        planned = plan_rotation(folder, workspace, key_id, grace, hash_key(secret))
-        apply_recorded(planned.plan, SettingsFiles(conf_file), record, key_id)
+        planned = plan_rotation(folder, workspace, key_id, grace, new_hash)
+        apply_recorded(planned.plan, SettingsFiles(conf_file), record, key_id, new_hash)
     return Rotation(secret, planned.old_until, planned.dropped_until)
 
 

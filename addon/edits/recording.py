@@ -65,22 +65,27 @@ def file_evidence(file: Path, before: bytes | None, after: str) -> Evidence:
     }
 
 
-def record_of(plan: Plan, subject: str | None = None) -> ChangeRecord:
-    """Return the record of a plan. The lines that differ have no secrets."""
+def record_of(plan: Plan, subject: str | None = None, new_hash: str | None = None) -> ChangeRecord:
+    """Return the record of a plan. The lines that differ have no secrets.
+
+    ``new_hash`` is that of a secret that was made for this change: no machine can have revoked it.
+    """
     lines = make_diff(plan.text_before, plan.after)
     text = "\n".join([plan.summary, *map(str, lines)])
     had, has = find_usable(plan.before or b""), find_usable(plan.after.encode())
     evidence = file_evidence(plan.file, plan.before, plan.after)
-    return ChangeRecord(text, evidence, plan.file.stem, subject, had - has, has - had)
+    return ChangeRecord(text, evidence, plan.file.stem, subject, had - has, has - had - {new_hash})
 
 
-def apply_recorded(plan: Plan, files: SettingsFiles, record: Record, subject: str | None = None) -> None:
-    """Make the edit of a plan, with its line in the audit log. Raises as ``Plan.apply``.
+def apply_recorded(
+    plan: Plan, files: SettingsFiles, record: Record, subject: str | None = None, new_hash: str | None = None
+) -> None:
+    """Make the edit of a plan, with its line in the audit log. Raises as ``Plan.apply``. ``new_hash``: ``record_of``.
 
     A plan that changes nothing has no line.
     """
     if plan.changes_nothing:
         plan.apply(files)
         return
-    with record(record_of(plan, subject)) as recording:
+    with record(record_of(plan, subject, new_hash)) as recording:
         plan.apply(files, recording.write)

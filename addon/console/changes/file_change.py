@@ -28,13 +28,15 @@ class UneditableFileError(EditError):
 
 @dataclass(frozen=True)
 class FileChange:
-    """A change of one file. ``done`` are the lines of its result, ``sealed`` the tokens of secrets that were typed."""
+    """A change of one file. ``done`` are the lines of its result, ``sealed`` the tokens of secrets that were typed,
+    ``new_hash`` that of a secret which is made for it."""
 
     plan: Plan
     subject: str | None = None
     notes: Sequence[str] = ()
     done: Sequence[str] = ()
     sealed: Collection[str] = ()
+    new_hash: str | None = None
 
     @property
     def summary(self) -> str:
@@ -66,7 +68,7 @@ class FileChange:
         return [str(one) for one in found]
 
     def record(self) -> ChangeRecord:
-        return record_of(self.plan, self.subject)
+        return record_of(self.plan, self.subject, self.new_hash)
 
     def apply(self, files: EditedFiles, write: Write) -> AppliedChange:
         raise_first(self.find_errors(files))

@@ -32,7 +32,7 @@ def _plan_create(asked: RequestedChange) -> Change:
         like=values["like"],
         key_hash=asked.key_hash,
     )
-    return FileChange(plan, key_id, [SHOWN_ONCE])
+    return FileChange(plan, key_id, [SHOWN_ONCE], new_hash=asked.key_hash)
 
 
 def _find_removed(values: Mapping[str, Any]) -> Mapping[str, None]:
@@ -77,7 +77,7 @@ def _plan_rotate(asked: RequestedChange) -> Change:
             "The key before that one, which would have worked until"
             f" {format_value(planned.dropped_until)}, is refused from then on."
         )
-    return FileChange(planned.plan, asked.names["key"], [SHOWN_ONCE, *notes], notes)
+    return FileChange(planned.plan, asked.names["key"], [SHOWN_ONCE, *notes], notes, new_hash=asked.key_hash)
 
 
 def _plan_revoke(asked: RequestedChange) -> RevocationChange:

@@ -72,3 +72,14 @@ def test_with_files_of_its_own_a_machine_says_that_the_others_do_not_know(
     link.mend()
     assert run(machine, *REVOKE).returncode == 0
     assert revoked(place) == [(HASH_A, "acme", "ci")]
+
+
+def test_a_new_key_needs_no_word_to_the_others_and_is_shown(
+    machine: FleetMachine, place: LedgerPlace, link: TcpLink
+) -> None:
+    edit(machine.conf_file, '[paths]\nworkspaces = "ledger"\n', "")
+    link.cut()
+    made = run(machine, "keys", "create", "acme")
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("tg_")
+    assert revoked(place) == []
