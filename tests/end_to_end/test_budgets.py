@@ -98,3 +98,15 @@ def test_a_field_that_a_budget_requires_is_named(gateway: Gateway, upstream: Ups
     assert error["message"] == "metadata.team: A text is required by a budget of the workspace"
     assert len(upstream.requests) == asked
     assert call(gateway, "strict", metadata={"team": "search"}).status_code == 200
+
+
+def test_a_credential_in_a_field_names_no_counter(gateway: Gateway, upstream: Upstream) -> None:
+    secret = "sk-1234567890abcdef"
+    answer = call(gateway, "strict", user=secret, metadata={"team": f"of {secret}"})
+    row = gateway.wait_for_row(answer.headers["x-request-id"])
+    assert secret not in str(row)
+    scopes = [
+        row["scope"] for row in select(gateway.folder / "var" / "tollgate.db", "SELECT scope FROM spend")
+    ]
+    assert secret not in str(scopes)
+    assert "budget:strict/tag:team/ever/=of ***" in scopes
