@@ -184,7 +184,8 @@ def _check_quotas(models: Iterable[Model], workers: int) -> Iterator[SettingsWar
             limits = {name: getattr(place.quota, name) for name in ("max_in_flight", "rpm", "tpm")}
             for name, limit in limits.items():
                 if limit is not None and limit < workers:
-                    reason = f"{name} of {place.place} is {limit}, less than the {workers} workers, of which each may use 1"
+                    less = f"is {limit}, less than the {workers} workers, of which each may use 1"
+                    reason = f"{name} of {place.place} {less}"
                     yield SettingsWarning("quota_below_workers", "models", "", f'"{model.slug}"', reason)
 
 

@@ -252,3 +252,17 @@ def _end_connections(server: PostgresServer, location: StoreLocation) -> None:
 
 def _name_of(location: StoreLocation) -> str:
     return urlsplit(location.postgres or "").path[1:]
+
+
+async def test_each_process_knows_how_many_live_as_of_its_last_renewal(postgres_ledger_url: str) -> None:
+    first, second = (PostgresMoney(SecretStr(postgres_ledger_url)) for _ in range(2))
+    assert first.live_processes == 0
+    await first.check()
+    await second.check()
+    assert (first.live_processes, second.live_processes) == (1, 2)
+    await first.check()
+    assert first.live_processes == 2
+    await second.close()
+    await first.check()
+    assert first.live_processes == 1
+    await first.close()
