@@ -31,9 +31,15 @@ class PlaceRests:
             return
         self._until_s[named] = until_s
         if len(self._until_s) > MAX_RESTS:
-            self._until_s = {name: end for name, end in self._until_s.items() if end > now_s}
+            self.forget_ended()
             while len(self._until_s) > MAX_RESTS:
                 del self._until_s[min(self._until_s, key=self._until_s.__getitem__)]
+
+    def forget_ended(self) -> None:
+        """Forget the rests that have ended, also those of places and keys that no call asks for any more."""
+        now_s = self._clock.monotonic_s()
+        if any(end_s <= now_s for end_s in self._until_s.values()):
+            self._until_s = {name: end_s for name, end_s in self._until_s.items() if end_s > now_s}
 
     def until_s(self, place: str, caller: Hashable) -> float:
         """Return when a rest ends, by the monotonic clock; minus infinity where there is none."""

@@ -155,6 +155,7 @@ class PlatformKeys:
 
     def measure(self) -> None:
         """Set the gauge of resting and ready keys. A key gets ready without any event, so this is called regularly."""
+        self.rests.forget_ended()
         now_s = self._clock.monotonic_s()
         counts: Counter[tuple[str, KeyState]] = Counter()
         for key in self._keys.values():

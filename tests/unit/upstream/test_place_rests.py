@@ -34,3 +34,16 @@ def test_the_rests_are_bounded_and_the_shortest_goes() -> None:
         rests.note("A/m", number, 1 + number)
     assert rests.until_s("A/m", 0) == NEVER
     assert rests.until_s("A/m", MAX_RESTS) > 0
+
+
+def test_a_rest_that_ended_is_forgotten_though_no_call_asks_for_it() -> None:
+    clock = Clock()
+    rests = PlaceRests(clock)
+    rests.note("A/gone", "acme", 10)
+    rests.note("A/m", "acme", 20)
+    clock.now_s = 115
+    rests.forget_ended()
+    assert rests.until_s("A/m", "acme") == 120
+    clock.now_s = 120
+    rests.forget_ended()
+    assert not rests
