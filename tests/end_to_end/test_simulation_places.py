@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from rig.configuration import model
@@ -30,36 +31,51 @@ MODELS = {
 }
 SLUGS = ("first", "zero", "cheap", "second")
 """What is called. The fallback of all is ``second``, which has none itself, and so is retried."""
+OWN = ("SECOND", "THIRD")
+"""The providers that one customer has keys of its own for."""
 type Run = Callable[..., Outcome[Ran]]
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    folder = tmp_path_factory.mktemp("simulation")
-    return write_settings(folder, MODELS, PROVIDERS, retries=1, max_attempts=MAX_ATTEMPTS)
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Settings]:
+    """The settings of all runs, without and with keys of a customer's own."""
+    return {
+        has_own: write_settings(
+            tmp_path_factory.mktemp("simulation"),
+            MODELS,
+            PROVIDERS,
+            OWN if has_own else (),
+            retries=1,
+            max_attempts=MAX_ATTEMPTS,
+        )
+        for has_own in (False, True)
+    }
 
 
 @pytest.fixture(scope="module")
-def run(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(settings: dict[bool, Settings], tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Return a function that makes the calls with a seed, on a new ledger."""
 
-    def make(seed: int, disturbance: Disturbance | None = None) -> Outcome[Ran]:
-        database = tmp_path_factory.mktemp("ledger") / "tollgate.db"
+    def make(seed: int, disturbance: Disturbance | None = None, *, has_own: bool = False) -> Outcome[Ran]:
+        database, disturbed = tmp_path_factory.mktemp("ledger") / "tollgate.db", disturbance or Disturbance()
         return simulate(
             seed,
-            lambda world: make_calls(world, settings, database, disturbance or Disturbance(), SLUGS, FAILING),
+            lambda world: make_calls(world, settings[has_own], database, disturbed, SLUGS, FAILING),
         )
 
     return make
 
 
-def check_attempts(ran: Outcome[Ran]) -> None:
-    """Check that no call was sent more often than its row says, or than a call may be."""
+def check_attempts(ran: Outcome[Ran], has_net: Callable[[dict[str, Any]], bool] = lambda row: False) -> None:
+    """Check that no call was sent more often than its row says, or than a call may be.
+
+    ``has_net`` says whether the platform's keys serve a row by the Safety Net.
+    """
     sent = {call: len(made) for call, made in ran.result.by_call().items()}
     for row in ran.result.ledger.rows:
         assert 1 <= row["attempts"] <= MAX_ATTEMPTS, f"seed {ran.seed}: {row}"
         assert sent.get(row["end_user"], 0) <= row["attempts"] + row["resends"], f"seed {ran.seed}: {row}"
-        is_fallback = row["model_slug"] != row["requested_model"]
+        is_fallback = row["model_slug"] != row["requested_model"] or has_net(row)
         assert row["fallback"] == (is_fallback and row["first_byte_ms"] is not None), (
             f"seed {ran.seed}: {row}"
         )
@@ -73,6 +89,22 @@ def test_money_and_rows_are_right_with_many_attempts_a_call(run: Run) -> None:
     assert {row["attempts"] for row in rows} == set(range(1, MAX_ATTEMPTS + 1))
     assert Counter(row["provider"] for row in rows).keys() == set(PROVIDERS)
     assert {(row["fallback"], row["status"]) for row in rows} >= {(0, 200), (1, 200)}
+
+
+def test_money_and_rows_are_right_with_own_keys_and_the_safety_net(run: Run) -> None:
+    def has_net(row: dict[str, Any]) -> bool:
+        return bool(
+            row["mode"] == "payg" and row["workspace"] == "wallet" and row["requested_model"] != "second"
+        )
+
+    ended = [check_all(run(seed, has_own=True)) for seed in SEEDS]
+    for ran in ended:
+        check_attempts(ran, has_net)
+    rows = [row for ran in ended for row in ran.result.ledger.rows]
+    own = [row for row in rows if row["mode"] == "byok"]
+    assert {row["provider"] for row in own} == set(OWN)
+    assert not any(row["retail_nanousd"] or row["wholesale_nanousd"] for row in own)
+    assert any(has_net(row) and row["retail_nanousd"] for row in rows)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

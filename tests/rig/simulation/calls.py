@@ -42,6 +42,7 @@ PROVIDER_LINK = Faults(
 )
 KEYS = {name: f"tg_{name:0<40}" for name in ("wallet", "capped")}
 """Fixed keys, so that a seed gives the same run in each process."""
+OWN_KEY = "fake-own-key-" + "1" * 24
 DEAR = {"input_price_per_m": "1", "output_price_per_m": "3", "max_completion_tokens": 2_000}
 TWO_MODELS = {"first": model(provider="FIRST", **DEAR), "second": model(provider="SECOND", **DEAR)}
 
@@ -81,14 +82,17 @@ def write_settings(
     folder: Path,
     models: Mapping[str, Any] = TWO_MODELS,
     providers: Sequence[str] = ("FIRST", "SECOND"),
+    own: Sequence[str] = (),
     **upstream: int,
 ) -> Settings:
     """Return settings with providers and two customers. Each customer has a budget of $0.02.
 
-    One has it in its wallet, the other as the cap of its key. ``upstream`` changes that section.
+    One has it in its wallet, and for the providers ``own`` keys of its own with the Safety Net. The other has it as the
+    cap of its key. ``upstream`` changes that section.
     """
     members = {name: workspace((name, key, True), fallback_model="second") for name, key in KEYS.items()}
-    members["wallet"] |= {"plan": "standard"}
+    byok = {name: {"secret": "env:TEST_OWN_KEY", "routing": True} for name in own}
+    members["wallet"] |= {"plan": "standard", "safety_net": bool(own), "byok": byok}
     members["capped"]["keys"][0] |= {"spend_cap_usd": "0.02"}
     timeouts = {"first_byte_timeout_s": 20, "idle_timeout_s": 10, "whole_timeout_s": 60}
     written = Configuration(
@@ -99,7 +103,7 @@ def write_settings(
         workspaces=members,
         sections={"upstream": {"connect_timeout_s": 5, "heartbeat_s": 4} | timeouts | upstream},
     ).write(folder)
-    return load_settings(written, {"TEST_PROVIDER_KEY": PROVIDER_KEY})
+    return load_settings(written, {"TEST_PROVIDER_KEY": PROVIDER_KEY, "TEST_OWN_KEY": OWN_KEY})
 
 
 async def make_calls(
