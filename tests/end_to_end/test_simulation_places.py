@@ -67,7 +67,7 @@ def run(settings: dict[bool, Settings], tmp_path_factory: pytest.TempPathFactory
 
 
 def check_attempts(ran: Outcome[Ran], has_net: Callable[[dict[str, Any]], bool] = lambda row: False) -> None:
-    """Check that no call was sent more often than its row says, or than a call may be.
+    """Check that no call was sent more often than its row says, or than a call may be, and that each attempt is kept.
 
     ``has_net`` says whether the platform's keys serve a row by the Safety Net.
     """
@@ -75,6 +75,12 @@ def check_attempts(ran: Outcome[Ran], has_net: Callable[[dict[str, Any]], bool] 
     for row in ran.result.ledger.rows:
         assert 1 <= row["attempts"] <= MAX_ATTEMPTS, f"seed {ran.seed}: {row}"
         assert sent.get(row["end_user"], 0) <= row["attempts"] + row["resends"], f"seed {ran.seed}: {row}"
+        made = ran.result.ledger.attempts.get(row["id"], [])
+        numbers = list(range(1, row["attempts"] + 1)) if row["attempts"] > 1 else []
+        assert [one["number"] for one in made] == numbers, f"seed {ran.seed}: {row} {made}"
+        if row["status"] == 200:
+            assert not made or made[-1]["provider"] == row["provider"], f"seed {ran.seed}: {row} {made}"
+            assert all(one["status"] >= 400 for one in made[:-1]), f"seed {ran.seed}: {row} {made}"
         is_fallback = row["model_slug"] != row["requested_model"] or has_net(row)
         assert row["fallback"] == (is_fallback and row["first_byte_ms"] is not None), (
             f"seed {ran.seed}: {row}"

@@ -5,6 +5,7 @@
 
 import asyncio
 import sqlite3
+from collections import defaultdict
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,12 +42,16 @@ from rig.stores import die
 
 @dataclass(frozen=True, slots=True)
 class LedgerContents:
-    """The content of the database after a gateway ended: rows by rowid, balances of wallets, number of holds."""
+    """The content of the database after a gateway ended: rows by rowid, balances of wallets, number of holds.
+
+    ``attempts`` has the rows of that table by call, in the order of their numbers.
+    """
 
     rows: list[dict[str, Any]]
     wallets_nanousd: dict[str, int]
     holds: int
     discrepancies: list[str]
+    attempts: dict[str, list[dict[str, Any]]]
 
 
 class SimulatedGateway:
@@ -162,5 +167,8 @@ def read_ledger(database: Path) -> LedgerContents:
         )
         balances = {workspace: balance for workspace, balance in wallets}  # noqa: C416  (they are rows)
         [(holds,)] = connection.execute("SELECT count(*) FROM holds")
+        attempts: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in connection.execute("SELECT * FROM attempts ORDER BY call_id, number"):
+            attempts[row["call_id"]].append(dict(row))
         connection.row_factory = None
-        return LedgerContents(rows, balances, holds, verify(connection))
+        return LedgerContents(rows, balances, holds, verify(connection), dict(attempts))
