@@ -23,6 +23,7 @@ OWN_MODULES: Final = frozenset(
             "affinity",
             "alert_rules",
             "allowed_models",
+            "attempt_ends",
             "budget_forecast",
             "call_stages",
             "budgets",

@@ -22,9 +22,12 @@ MAX_ATTEMPTS = 4
 PROVIDERS = ("ALONE", "FIRST", "SECOND", "THIRD")
 FAILING = {**WEIGHTS, "good": 20, "429": 20, "500": 20, "503": 20}
 """Most attempts fail before a byte of an answer, so that most calls have several."""
-PLACES = [{"provider": "SECOND", "upstream_model_id": "b"}, {"provider": "THIRD", "upstream_model_id": "c"}]
+PLACES = [
+    {"provider": "SECOND", "upstream_model_id": "b", "max_in_flight": 1},
+    {"provider": "THIRD", "upstream_model_id": "c"},
+]
 MODELS = {
-    "first": model(provider="FIRST", deployments=PLACES, **DEAR),
+    "first": model(provider="FIRST", max_in_flight=2, rpm=20, tpm=5_000, deployments=PLACES, **DEAR),
     "zero": model(provider="FIRST", weight=0, order="fastest", deployments=PLACES, **DEAR),
     "cheap": model(provider="FIRST", order="cheapest", deployments=PLACES, **DEAR),
     "second": model(provider="ALONE", **DEAR),
