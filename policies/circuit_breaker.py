@@ -134,6 +134,17 @@ def state_of(circuit: Circuit, now_us: int) -> CircuitState:
     return "open" if now_us < circuit.retry_us else "half_open"
 
 
+def is_passed_over(known: Mapping[str, Circuit], name: str, now_us: int) -> bool:
+    """Return whether calls that have a fallback skip a circuit, of all ``known`` ones, except for a probe."""
+    if state_of(known.get(name, CLOSED), now_us) != "closed":
+        return True
+    shared = shared_name(name)
+    if shared is None:
+        return False
+    members = [one for other, one in known.items() if other.startswith(shared) and other != shared]
+    return state_of(shared_circuit(members, known.get(shared, CLOSED), now_us), now_us) != "closed"
+
+
 def is_reported_open(circuit: Circuit, now_us: int) -> bool:
     """Return whether a circuit counts as open in metrics and in ``/readyz``.
 

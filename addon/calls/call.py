@@ -152,15 +152,13 @@ async def _next_attempt(
     call: Call, attempt: UpstreamAttempt, failure: ErrorAnswer, stream: Stream, deps: Dependencies
 ) -> UpstreamAttempt | None:
     """Return the attempt after one that failed, dispatched: at another place, or a retry. None where none follows."""
-    if not call.may_fall_back(attempt, failure):
+    step = call.find_next_step(attempt, failure, deps.clock.monotonic_s())
+    if step is None:
         return None
-    now_s = deps.clock.monotonic_s()
-    if fitting := call.list_fitting(attempt, failure):
-        call.exchange = call.exchange.with_following(fitting if call.has_time(now_s) else ())
-    elif (wait_s := call.find_retry_wait_s(attempt, failure, now_s)) is not None:
+    if step.wait_s is not None:
         with stream.while_connected():
-            await asyncio.sleep(wait_s)
-        call.exchange = call.exchange.with_retry()
+            await asyncio.sleep(step.wait_s)
+    call.exchange = step.exchange
     return await reserve_next(call, deps, failure)
 
 

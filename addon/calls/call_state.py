@@ -1,6 +1,6 @@
 """``Call``: all that is known of one call while it is served. No I/O."""
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from msgspec import Struct
@@ -19,6 +19,16 @@ from policies.retry import find_retry_wait_s
 from policies.route import Target
 
 NO_CHAT: Final[Any] = NotKnown("a call has no request before its body is read and after it has ended")
+
+
+class NextStep(NamedTuple):
+    """What follows a failed attempt: the call as it goes on, and how long it waits before a retry, in seconds.
+
+    Where ``exchange`` has no next target, the call ends.
+    """
+
+    exchange: Exchange
+    wait_s: float | None = None
 
 
 class Call(Struct, eq=False):
@@ -98,6 +108,19 @@ class Call(Struct, eq=False):
         if self.exchange.stream or self.first_sent_s is None:
             return True
         return at_s < self.first_sent_s + self.settings.conf.upstream.whole_timeout_s
+
+    def find_next_step(self, attempt: UpstreamAttempt, failure: ErrorAnswer, now_s: float) -> NextStep | None:
+        """Return what follows a failed attempt, None where its failure is the answer.
+
+        ``now_s`` is by the clock of ``exchange.started_s``.
+        """
+        if not self.may_fall_back(attempt, failure):
+            return None
+        if fitting := self.list_fitting(attempt, failure):
+            return NextStep(self.exchange.with_following(fitting if self.has_time(now_s) else ()))
+        if (wait_s := self.find_retry_wait_s(attempt, failure, now_s)) is not None:
+            return NextStep(self.exchange.with_retry(), wait_s)
+        return NextStep(self.exchange)
 
     def find_retry_wait_s(self, attempt: UpstreamAttempt, failure: ErrorAnswer, now_s: float) -> float | None:
         """Return how long to wait before the same attempt once more, None where it is not made again.

@@ -70,13 +70,13 @@ def find_route(call: Call, speeds: PlaceSpeeds | None = None) -> Route:
     route = route if key.models is None else restrict_route(route, key)
     if not route.has_choice:
         return route
-    measures: dict[str, Measure] = {"cheapest": partial(_estimate_wholesale_nanousd, call)}
+    measures: dict[str, Measure] = {"cheapest": partial(estimate_wholesale_nanousd, call)}
     if speeds:
         measures["fastest"] = speeds.make_measure(route.targets[0], stream=call.chat.stream)
     return order_route(route, call.find_affinity(), measures)
 
 
-def _estimate_wholesale_nanousd(call: Call, target: Target) -> int:
+def estimate_wholesale_nanousd(call: Call, target: Target) -> int:
     """Return what a call would cost the platform at a place, with a quarter of its cap as its completion."""
     chat, model = call.chat, target.at(call.exchange.created_at).model
     cap_tokens = find_completion_cap(chat.requested_cap, model.max_completion_tokens) or 0

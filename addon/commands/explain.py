@@ -21,6 +21,7 @@ from addon.explain.caller import (
 )
 from addon.explain.explanation import Explanation, explain
 from addon.explain.hints import BUILT_IN_HINT, may_lack_keys, serves_built_in
+from addon.explain.places import KnownStates, read_circuits
 from addon.explain.records import make_explanation_record
 from addon.settings.settings import Settings
 from addon.store.backends import find_ledger
@@ -53,8 +54,11 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
         workspace, key = _find_caller(settings, workspace_id, key_id)
         content = _read_body(file, settings.conf.limits.max_request_bytes + 1)
         with open_ledger(find_ledger(settings.conf)) as ledger:
+            states = KnownStates(read_circuits(ledger, settings))
             counted, credits = find_counted(ledger), find_last_credits(ledger, [workspace.id])
-            explanation = explain(make_admitted_call(settings, workspace, key), content, counted, credits)
+            explanation = explain(
+                make_admitted_call(settings, workspace, key), content, counted, credits, states
+            )
     hints = _find_hints(explanation, settings, workspace)
     if as_json:
         click.echo(format_json(make_explanation_record(workspace.id, key.id, explanation, hints)))

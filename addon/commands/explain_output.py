@@ -10,6 +10,8 @@ from addon.explain.explanation import CAP_NAMES, ExplainedAttempt, Explanation
 from addon.explain.sentences import (
     describe_call,
     describe_end,
+    describe_following,
+    describe_left_out,
     describe_mode,
     describe_refusal,
     describe_tokens,
@@ -19,6 +21,7 @@ from addon.text.unprintable import escape_unprintable
 from policies.money import format_nanousd
 
 _FIELD_WIDTHS = (22, 8, 32, 32)
+_FOLLOWING_WIDTHS = (44, 54)
 
 
 def format_explanation(workspace: str, key_id: str, explanation: Explanation, hints: Sequence[str]) -> str:
@@ -36,7 +39,7 @@ def format_explanation(workspace: str, key_id: str, explanation: Explanation, hi
     for number, attempt in enumerate(explanation.attempts, 1):
         parts += _format_attempt(number, attempt)
     refused = [f"Refused {describe_refusal(explanation.refused)}"] if explanation.refused else []
-    parts.append("\n".join([*refused, *describe_end(explanation), *hints]))
+    parts.append("\n".join([*refused, *describe_end(explanation), *describe_left_out(explanation), *hints]))
     return escape_unprintable("\n\n".join(part for part in parts if part))
 
 
@@ -49,6 +52,7 @@ def _format_attempt(number: int, explained: ExplainedAttempt) -> Iterator[str]:
             name_attempt(number, explained),
             f"mode: {describe_mode(target)}",
             f"upstream: {model.upstream_model_id}{place}",
+            *(f"because: {reason}" for reason in explained.reasons),
         ]
     )
     yield _format_caps(explained)
@@ -58,6 +62,12 @@ def _format_attempt(number: int, explained: ExplainedAttempt) -> Iterator[str]:
     if explained.fields:
         cells = [_wrap_cells((one.field, one.action, one.reason, one.source)) for one in explained.fields]
         yield tabulate(cells, ("field", "becomes", "because", "source"), disable_numparse=True)
+    if explained.following:
+        lines = [
+            ["\n".join(wrap(one, width)) for one, width in zip(pair, _FOLLOWING_WIDTHS, strict=True)]
+            for pair in describe_following(number, explained)
+        ]
+        yield tabulate(lines, ("if it fails with", "then"), disable_numparse=True)
     if explained.refused and number > 1:
         yield f"It is not made: refused {describe_refusal(explained.refused)}"
 

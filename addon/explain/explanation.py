@@ -32,6 +32,8 @@ from addon.calls.upstream_request import (
     price_next_attempt,
 )
 from addon.explain.fields import explained_fields
+from addon.explain.following import Following, find_following
+from addon.explain.places import KnownStates, LeftOut, find_left_out, find_reasons, find_unknown
 from addon.store.money.reports.report import LedgerCounters, ReadUsed, find_limits, make_limit_record
 from addon.store.money.reports.wallet_credits import Credit
 from addon.store.protocol import HoldRequest, StoreUnavailable
@@ -54,6 +56,8 @@ BUILT_IN_URL: Final = "http://built-in.invalid/v1"
 
 _NO_CAP: Final = 2**62
 _UNSHOWN: Final = SecretStr("-")
+
+NOTHING_KNOWN: Final = KnownStates()
 
 type Counted = ReadUsed | StoreUnavailable
 """A reader of the current counters of limits, or why they can't be read."""
@@ -96,7 +100,8 @@ class ExplainedAttempt:
     """One attempt, up to the step that refuses it. ``limits`` are rows of ``store.money.reports.report``.
 
     ``tokens`` are those that the call takes of its limits of tokens a minute, None where it takes none.
-    ``body`` is the body that is sent. ``url`` is None for a builtin provider.
+    ``body`` is the body that is sent. ``url`` is None for a builtin provider. ``reasons`` say why it is at its place in
+    the list, and ``following`` what would follow each failure.
     """
 
     target: Target
@@ -110,6 +115,8 @@ class ExplainedAttempt:
     body: dict[str, Any] | None = None
     denial: Denial | None = None
     refused: Refused | None = None
+    reasons: tuple[str, ...] = ()
+    following: tuple[Following, ...] = ()
 
 
 @dataclass(slots=True)
@@ -117,7 +124,8 @@ class Explanation:
     """The explanation of one call. ``refused`` ends the call before anything is sent.
 
     ``error_on_failure`` is the error that the client gets where attempts fail and no other one can be made. None: it
-    gets the failure of the first. ``no_fallback_reason`` says why nothing follows the places of the model.
+    gets the failure of the first. ``no_fallback_reason`` says why nothing follows the places of the model. ``left_out``
+    are places that no attempt is made at. ``unknown`` says what decides in the running gateway and is not known here.
     """
 
     limit_rpm: int
@@ -131,6 +139,8 @@ class Explanation:
     refused: Refused | None = None
     error_on_failure: ErrorAnswer | None = None
     no_fallback_reason: str | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 class _Budgets(NamedTuple):
@@ -147,11 +157,17 @@ class _Stopped(Exception):  # noqa: N818  (an answer, not a fault)
         self.refused = refused
 
 
-def explain(call: Call, content: bytes, counted: Counted, credits: Mapping[str, Credit]) -> Explanation:
+def explain(
+    call: Call,
+    content: bytes,
+    counted: Counted,
+    credits: Mapping[str, Credit],
+    states: KnownStates = NOTHING_KNOWN,
+) -> Explanation:
     """Return what would happen to a call at ``ADMITTED``, which the rate limiter has let in. The call advances here.
 
-    Its settings have an address for each builtin provider. ``credits`` as in ``find_limits``. The explanation contains
-    no secret.
+    Its settings have an address for each builtin provider. ``credits`` as in ``find_limits``. ``states`` is what is
+    known of the running gateways. The explanation contains no secret.
     """
     explanation = _begin(call)
     try:
@@ -166,7 +182,7 @@ def explain(call: Call, content: bytes, counted: Counted, credits: Mapping[str, 
         return explanation
     once = counted if isinstance(counted, StoreUnavailable) else cache(counted)
     choose = counted.choose if isinstance(counted, LedgerCounters) else _choose_own
-    _explain_route(call, explanation, decode_object(content), _Budgets(once, credits, choose))
+    _explain_route(call, explanation, decode_object(content), _Budgets(once, credits, choose), states)
     return explanation
 
 
@@ -175,14 +191,23 @@ def _choose_own(limits: Sequence[Limit]) -> Sequence[Limit]:
     return limits
 
 
-def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any], budgets: _Budgets) -> None:
+def _explain_route(
+    call: Call,
+    explanation: Explanation,
+    given: Mapping[str, Any],
+    budgets: _Budgets,
+    states: KnownStates,
+) -> None:
     route = call.exchange.route
     explanation.decided_by = route.decided_by
     # The explanation is shown to people, so no secret is in it from here on.
     shown = tuple(replace(target, secret=_UNSHOWN) for target in route.targets)
-    call.exchange = call.exchange.with_route(replace(route, targets=shown))
+    longer = tuple(replace(target, secret=_UNSHOWN) for target in route.long_prompt_targets)
+    route = replace(route, targets=shown, long_prompt_targets=longer)
+    call.exchange = call.exchange.with_route(route)
     explanation.error_on_failure = refusal_error(route.fallback_refusal) if route.fallback_refusal else None
     explanation.no_fallback_reason = route.no_fallback_reason
+    explanation.unknown = tuple(find_unknown(call, states))
     first = _explain_attempt(call, given, budgets)
     explanation.attempts.append(first)
     explanation.refused = first.refused
@@ -195,6 +220,10 @@ def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any
             explanation.error_on_failure = explanation.error_on_failure or _error_instead(
                 first, following, now
             )
+    for one in explanation.attempts:
+        one.reasons = tuple(find_reasons(call, one.target, states.circuits))
+    tried = [one.target for one in explanation.attempts]
+    explanation.left_out = () if first.refused else tuple(find_left_out(call, tried))
 
 
 def _admit(call: Call, content: bytes) -> None:
@@ -268,6 +297,7 @@ def _limit_rows(
 
 def _send(call: Call, explained: ExplainedAttempt, sent: UpstreamAttempt, given: Mapping[str, Any]) -> None:
     call.exchange = call.exchange.dispatch()
+    explained.following = tuple(find_following(call, sent))
     model = explained.target.model
     explained.body = json.loads(sent.request.content)
     explained.url = None if model.provider.builtin else sent.request.url

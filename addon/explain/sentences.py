@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
+from addon.explain.following import Following
 from addon.text.errors import ErrorAnswer
+from policies.retry import LEAST_WAIT_S, MOST_ADVISED_WAIT_S, MOST_WAIT_S
 from policies.route import Target
 
 _KEYS = {"payg": "the platform's key", "byok": "the workspace's own key"}
@@ -44,6 +46,37 @@ def describe_tokens(explanation: Explanation) -> str | None:
     if not named:
         return None
     return ", ".join(named) + (f"; the call takes {taken[0]:,}" if taken else "")
+
+
+def describe_following(number: int, attempt: ExplainedAttempt) -> Iterator[tuple[str, str]]:
+    """Yield failures of an attempt that have the same consequence, and what it is."""
+    named: dict[str, list[str]] = {}
+    for one in attempt.following:
+        named.setdefault(_describe_then(number, one), []).append(one.failure)
+    for then, failures in named.items():
+        yield ", ".join(failures), then
+
+
+def _describe_then(number: int, following: Following) -> str:
+    match following.then:
+        case "retry":
+            return (
+                f"the same place once more, after {LEAST_WAIT_S:g} to {MOST_WAIT_S:g} s"
+                f" or what the vendor asks for, up to {MOST_ADVISED_WAIT_S} s"
+            )
+        case "attempt":
+            return f"{following.model_slug} at {following.place}"
+        case "refusal":
+            return "the client gets the refusal below"
+        case "failure":
+            return f"the client gets {'this failure' if number == 1 else 'the failure of the first'}"
+
+
+def describe_left_out(explanation: Explanation) -> Iterator[str]:
+    """Yield the places that no attempt is made at, and what is not known here."""
+    for one in explanation.left_out:
+        yield f"Not tried: {one.model_slug} at {one.place}, because {one.reason}."
+    yield from explanation.unknown
 
 
 def describe_end(explanation: Explanation) -> Iterator[str]:

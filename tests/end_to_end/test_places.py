@@ -11,6 +11,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
+from rig.explain_commands import record
 from rig.gateway import Gateway
 from rig.money import credit, holds
 from rig.scripts import Received, Script, completion, ordinary, whole
@@ -57,6 +58,9 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
                 )
                 for name, where in (("acme", "E"), ("own", "B"))
             },
+            "explained": model(
+                provider="C", upstream_model_id="x1", deployments=[place("D", "x2"), place("E", "x3")]
+            ),
             "short": model(provider="A", upstream_model_id="short", context_window=100_000),
             "other": model(provider="E", upstream_model_id="e", context_window=200_000),
         },
@@ -210,6 +214,8 @@ def test_a_place_has_a_circuit_of_its_own(gateway: Gateway, ask: Ask, upstream: 
         return sent(upstream) == ["d2"]
 
     gateway.wait_until(is_passed_over)
+    shown = record(gateway.folder, "acme", {"model": "circuit", "messages": HELLO})
+    assert ["circuit is open" in "".join(one["reasons"]) for one in shown["attempts"]] == [True, False, False]
     upstream.requests.clear()
     # The other models of that provider are not concerned.
     assert ask("acme", "beside").json()["model"] == "beside"
@@ -217,6 +223,30 @@ def test_a_place_has_a_circuit_of_its_own(gateway: Gateway, ask: Ask, upstream: 
     gateway.wait_for_log(
         lambda line: line.items() >= {"event": "circuit opened", "circuit": "D:d/payg/acme"}.items()
     )
+
+
+def test_the_order_and_what_follows_are_as_explained(gateway: Gateway, ask: Ask, upstream: Upstream) -> None:
+    shown = record(gateway.folder, "acme", {"model": "explained", "messages": HELLO})["attempts"]
+    places = [one["deployment"] for one in shown]
+    assert sorted(places) == ["C/x1", "D/x2", "E/x3"]
+    followed = [
+        {one["failure"]: (one["then"], one["place"]) for one in attempt["on_failure"]} for attempt in shown
+    ]
+    assert followed[0]["503"] == ("attempt", places[1])
+    assert followed[1]["429"] == ("attempt", places[2])
+    assert (followed[0]["400"], followed[2]["503"]) == (("failure", None),) * 2
+    first, second = (one["upstream_model_id"] for one in shown[:2])
+    statuses = {first: 503, second: 429}
+    upstream.behave(
+        lambda request: (
+            whole({"error": {"message": "down"}}, statuses[name])
+            if (name := request.json()["model"]) in statuses
+            else ordinary(request)
+        )
+    )
+    answer = ask("acme", "explained")
+    assert answer.status_code == 200
+    assert [one[2] for one in attempts(gateway, answer.headers["x-request-id"])] == places
 
 
 def test_a_prompt_that_is_too_long_goes_to_the_model_for_long_prompts(

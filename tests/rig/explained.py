@@ -30,6 +30,34 @@ MODELS = {
     "lost": model(provider="LOST"),
     "echo": model(provider="SANDBOX", upstream_model_id="sandbox-chat-001", family="sandbox"),
     "broken": model(provider="OPENAI", upstream_model_id="broken-1"),
+    "many": model(
+        provider="OPENAI",
+        upstream_model_id="many-1",
+        context_window=20_000,
+        deployments=[
+            {"provider": "LOCAL", "upstream_model_id": "many-2", "weight": 3},
+            {"provider": "KEYLESS", "upstream_model_id": "many-3"},
+            {"provider": "OPENAI", "upstream_model_id": "many-4", "weight": 0},
+        ],
+    ),
+    "cheap": model(
+        provider="OPENAI",
+        order="cheapest",
+        deployments=[
+            {
+                "provider": "LOCAL",
+                "upstream_model_id": "c",
+                "input_price_per_m": "0",
+                "output_price_per_m": "0",
+            }
+        ],
+    ),
+    "fast": model(
+        provider="OPENAI", order="fastest", deployments=[{"provider": "LOCAL", "upstream_model_id": "f"}]
+    ),
+    "in-turn": model(
+        provider="OPENAI", order="first", deployments=[{"provider": "FOUNDRY", "upstream_model_id": "t"}]
+    ),
     "own-broken": model(provider="FOUNDRY", upstream_model_id="broken-2"),
 }
 BYOK = {
@@ -109,7 +137,7 @@ def write_policy(folder: Path) -> None:
     file.write_text(POLICY, encoding="utf-8")
 
 
-def settings(base: str, keys: dict[str, str]) -> dict[str, Any]:
+def settings(base: str, keys: dict[str, str], retries: int = 0) -> dict[str, Any]:
     """Return the fields of a ``Configuration``. All providers are at ``base``; ``keys`` have the names of ``NAMES``."""
     keyless = provider(base, platform_key="env:TEST_KEY_THAT_IS_NOT_SET")
     return {
@@ -126,6 +154,7 @@ def settings(base: str, keys: dict[str, str]) -> dict[str, Any]:
         "workspaces": workspaces(keys),
         "sections": {
             "sandbox": {"enabled": True},
+            "upstream": {"retries": retries},
             "limits": {"max_request_bytes": MAX_REQUEST_BYTES},
             "policies": {"extra": ["house"]},
         },

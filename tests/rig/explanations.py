@@ -26,7 +26,7 @@ UNUSED = CounterUse()
 @cache
 def loaded() -> Settings:
     keys = {name: new_key() for name in explained.NAMES}
-    configuration = Configuration(**explained.settings("https://provider.example/v1", keys))
+    configuration = Configuration(**explained.settings("https://provider.example/v1", keys, retries=1))
     with TemporaryDirectory() as folder:
         explained.write_policy(Path(folder))
         found = load_settings(configuration.write(Path(folder)), explained.ENVIRONMENT)

@@ -15,7 +15,9 @@ from addon.explain.caller import (
     make_admitted_call,
 )
 from addon.explain.explanation import CAP_NAMES, explain
+from addon.explain.following import Following
 from addon.explain.hints import BUILT_IN_HINT, serves_built_in
+from addon.explain.places import KnownStates, LeftOut, read_circuits
 from addon.explain.records import make_explanation_record
 from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.text.masking import mask_credentials
@@ -60,8 +62,11 @@ def _find_missing(form: Mapping[str, str]) -> dict[str, str]:
 def _explain(reading: Reading, workspace: Workspace, key: Key, body: str, shown: Mapping[str, Any]) -> View:
     call = make_admitted_call(reading.settings, workspace, key)
     content = body.encode("utf-8", "surrogatepass")
+    circuits = read_circuits(reading.ledger, reading.settings)
+    checks = {name: mask_credentials(found) for name, found in reading.live.readiness.checks.items()}
+    states = KnownStates(circuits, checks)
     credits = find_last_credits(reading.ledger, [workspace.id])
-    explanation = explain(call, content, find_counted(reading.ledger), credits)
+    explanation = explain(call, content, find_counted(reading.ledger), credits, states)
     hints = [BUILT_IN_HINT] if serves_built_in(explanation, reading.settings) else []
     record = make_explanation_record(workspace.id, key.id, explanation, hints)
     tables = _make_tables(record)
@@ -123,7 +128,10 @@ def _make_tables(record: Mapping[str, Any]) -> dict[str, Table]:
         for number, one in attempts
         for change in one["fields"]
     ]
+    following = [(number, *one.values()) for number, attempt in attempts for one in attempt["on_failure"]]
     return {
+        "on_failure": Table(("attempt", *Following._fields), following),
+        "left_out": Table(LeftOut._fields, [tuple(one.values()) for one in record["left_out"]]),
         "fields": Table(("attempt", "field", "action", "reason", "source"), fields),
         "caps": Table(("attempt", "cap", "tokens", "is_sent"), caps),
         "limits": Table(("attempt", *names), limits),

@@ -11,11 +11,14 @@ from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
 from addon.explain.sentences import (
     describe_call,
     describe_end,
+    describe_following,
+    describe_left_out,
     describe_mode,
     describe_refusal,
     describe_tokens,
     name_attempt,
 )
+from addon.text.table import Table
 
 MAX_SHOWN_CHARS: Final = 100_000
 MAX_COMPARED_LINES: Final = 1_000
@@ -32,7 +35,7 @@ def make_explanation_shown(
         "head": f"{describe_call(workspace, key_id, explanation)}.",
         "attempts": [_make_attempt(number, one, body) for number, one in enumerate(explanation.attempts, 1)],
         "tokens": describe_tokens(explanation),
-        "end": [*describe_end(explanation), *hints],
+        "end": [*describe_end(explanation), *describe_left_out(explanation), *hints],
         "refusal": _show_refusal(explanation.refused),
     }
 
@@ -48,6 +51,8 @@ def _make_attempt(number: int, attempt: ExplainedAttempt, body: str) -> Mapping[
         "held": _show_hold(attempt),
         "cap": attempt.caps.sent,
         "won": attempt.caps.won,
+        "reasons": attempt.reasons,
+        "following": Table(("failures", "then"), list(describe_following(number, attempt))),
         "refusal": _show_refusal(attempt.refused),
         "sent": sent and sent[:MAX_SHOWN_CHARS],
         "is_cut": sent is not None and len(sent) > MAX_SHOWN_CHARS,

@@ -84,9 +84,9 @@ class Circuits:
 
     def is_open(self, name: str) -> bool:
         """Return whether calls that have a fallback skip this circuit, except for a probe."""
-        if not self.known:
+        if not self.known or not self._is_fresh:
             return False
-        return self._state(name) != "closed" or self._shared_state(shared_name(name)) != "closed"
+        return circuit_breaker.is_passed_over(self.known, name, self._now_us)
 
     def open_names(self) -> frozenset[str]:
         """Return the names that are reported as open: those of one workspace and those for all workspaces."""

@@ -42,7 +42,8 @@ def test_the_command_prints_the_example_of_the_page(tmp_path: Path) -> None:
         "keys": [key],
         "rules": [{"keywords": ["sql"], "model": "claude-haiku-4-5"}],
     }
-    Configuration(providers={}, models={}, workspaces={"acme": acme}).write(tmp_path)
+    retried = {"upstream": {"retries": 1}}
+    Configuration(providers={}, models={}, workspaces={"acme": acme}, sections=retried).write(tmp_path)
     edit(tmp_path / "proxy.conf", 'catalog = "catalog_data"', f'catalog = "{ROOT / "catalog_data"}"')
     assert masked(table(tmp_path, "acme", body.encode(), ANTHROPIC_API_KEY="fake")) == masked(shown)
 

@@ -17,14 +17,14 @@ class SqliteCircuits:
 
     async def read(self) -> CircuitSnapshot:
         """See ``CircuitTable.read``. This needs no lock."""
-        rows = await self._file.read(lambda: self._file.connection.execute(_CIRCUITS).fetchall())
+        rows = await self._file.read(lambda: self._file.connection.execute(SELECT_CIRCUITS).fetchall())
         return CircuitSnapshot({name: Circuit(*values) for name, *values in rows}, monotonic_us(self._clock))
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
         return await self._file.write(lambda connection: self._change(connection, name, change))
 
     def _change(self, connection: sqlite3.Connection, name: str, change: Change) -> tuple[Circuit, Circuit]:
-        row = connection.execute(f"{_CIRCUITS} WHERE name = ?", (name,)).fetchone()
+        row = connection.execute(f"{SELECT_CIRCUITS} WHERE name = ?", (name,)).fetchone()
         before = Circuit(*row[1:]) if row else CLOSED
         after = change(before, monotonic_us(self._clock))
         if after == CLOSED:
@@ -35,4 +35,4 @@ class SqliteCircuits:
         return before, after
 
 
-_CIRCUITS = "SELECT name, failures, began_at_us, retry_at_us FROM circuits"
+SELECT_CIRCUITS = "SELECT name, failures, began_at_us, retry_at_us FROM circuits"
