@@ -45,6 +45,14 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
                 order="cheapest",
                 deployments=[place("B", "b", input_price_per_m="0.01", output_price_per_m="0.01")],
             ),
+            "many": model(
+                provider="A",
+                upstream_model_id="a",
+                order="cheapest",
+                input_price_per_m="0.01",
+                output_price_per_m="1",
+                deployments=[place("B", "b", input_price_per_m="10", output_price_per_m="0.5")],
+            ),
             "circuit": model(
                 provider="D", upstream_model_id="d", order="first", deployments=[place("D", "d2")]
             ),
@@ -182,6 +190,14 @@ def test_retail_is_the_models_and_wholesale_the_places(
     )
     assert retail == prompt * 156 + completion * 624
     assert wholesale == prompt * 10 + completion * 10
+
+
+@pytest.mark.parametrize(("choices", "cheapest"), [(1, "a"), (8, "b")])
+def test_the_cheapest_place_is_that_of_all_choices(
+    ask: Ask, upstream: Upstream, choices: int, cheapest: str
+) -> None:
+    assert ask("acme", "many", max_tokens=4_000, n=choices).status_code == 200
+    assert sent(upstream) == [cheapest]
 
 
 def test_an_own_key_for_one_place_is_used_there_and_costs_nothing(
