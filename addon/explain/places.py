@@ -56,6 +56,8 @@ def find_reasons(call: Call, target: Target, known: KnownCircuits | None) -> Ite
     if target.model.has_siblings:
         yield _explain_order(call, target)
     has_others = len(call.exchange.route.targets) > 1
+    if has_others and target.mode == "payg" and target.model.quota is not None:
+        yield "it has a quota: whether that is used up is known to the running gateway alone"
     if (
         known
         and has_others

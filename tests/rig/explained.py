@@ -56,7 +56,9 @@ MODELS = {
         provider="OPENAI", order="fastest", deployments=[{"provider": "LOCAL", "upstream_model_id": "f"}]
     ),
     "in-turn": model(
-        provider="OPENAI", order="first", deployments=[{"provider": "FOUNDRY", "upstream_model_id": "t"}]
+        provider="OPENAI",
+        order="first",
+        deployments=[{"provider": "FOUNDRY", "upstream_model_id": "t", "rpm": 60}],
     ),
     "own-broken": model(provider="FOUNDRY", upstream_model_id="broken-2"),
 }

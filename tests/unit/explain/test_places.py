@@ -49,7 +49,11 @@ def test_sticky_places_have_their_share_and_the_last_the_weight_0() -> None:
         (
             "plain",
             "in-turn",
-            ["order first: the first of models.toml", "order first: next in models.toml"],
+            [
+                "order first: the first of models.toml",
+                "order first: next in models.toml",
+                "it has a quota: whether that is used up is known to the running gateway alone",
+            ],
         ),
         ("acme", "in-turn", ["the only place of its model that there is a key for"]),
         (
