@@ -24,6 +24,15 @@ class PlaceQuota(Struct, frozen=True):
     rpm: int | None = None
     tpm: int | None = None
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits that are set, by their keys of models.toml."""
+        limits = {"max_in_flight": self.max_in_flight, "rpm": self.rpm, "tpm": self.tpm}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {limit}" for name, limit in self.limits.items())
+
     def share(self, processes: int) -> "PlaceQuota":
         """Return the part of one process: all parts together are the quota, or up to ``processes`` - 1 more."""
         if processes == 1:

@@ -181,9 +181,8 @@ def _check_quotas(models: Iterable[Model], workers: int) -> Iterator[SettingsWar
             if place.quota is None or place.place in seen:
                 continue
             seen.add(place.place)
-            limits = {name: getattr(place.quota, name) for name in ("max_in_flight", "rpm", "tpm")}
-            for name, limit in limits.items():
-                if limit is not None and limit < workers:
+            for name, limit in place.quota.limits.items():
+                if limit < workers:
                     less = f"is {limit}, less than the {workers} workers, of which each may use 1"
                     reason = f"{name} of {place.place} {less}"
                     yield SettingsWarning("quota_below_workers", "models", "", f'"{model.slug}"', reason)

@@ -64,6 +64,8 @@ def find_reasons(call: Call, target: Target, known: KnownCircuits | None) -> Ite
         and is_passed_over(known.circuits, circuit_of(target, call.exchange.workspace), known.now_us)
     ):
         yield "its circuit is open: calls pass over it now, if another target can serve"
+    if target.model.quota is not None and target.mode == "payg" and has_others:
+        yield f"quota {target.model.quota}: each process passes over it while its share is full"
 
 
 def _explain_order(call: Call, target: Target) -> str:
