@@ -42,7 +42,7 @@ class Played:
     def drained(self) -> Bucket:
         return drain(self.bucket, self.tpm, self.now_ms)
 
-    def wait(self, pause_ms: int) -> None:
+    def pass_ms(self, pause_ms: int) -> None:
         self.now_ms += pause_ms
 
     def ask(self, tokens: int) -> int:
@@ -80,7 +80,7 @@ def play(tpm: int, events: Sequence[tuple[str, object]]) -> Played:
     for kind, value in events:
         match kind, value:
             case "wait", int(pause_ms):
-                played.wait(pause_ms)
+                played.pass_ms(pause_ms)
             case "ask", int(percent):
                 played.ask(min(tpm, tpm * percent // 100))
             case "end", (int(which), int(percent)):
@@ -122,9 +122,9 @@ def test_a_wait_is_exact(tpm: int, events: list[tuple[str, object]], tokens: int
     asked = tpm * tokens // 100
     wait_ms = played.ask(asked)
     if wait_ms:
-        played.wait(wait_ms - 1)
+        played.pass_ms(wait_ms - 1)
         assert played.ask(asked) == 1
-        played.wait(1)
+        played.pass_ms(1)
         assert played.ask(asked) == 0
 
 
@@ -132,7 +132,7 @@ def test_a_wait_is_exact(tpm: int, events: list[tuple[str, object]], tokens: int
 def test_nothing_stays_for_ever(tpm: int, events: list[tuple[str, object]]) -> None:
     """Even if no call ends, the bucket is empty once its level has drained, and a line that ended begins anew."""
     played = play(tpm, events)
-    played.wait(MAX_WINDOWS * WINDOW_MS)
+    played.pass_ms(MAX_WINDOWS * WINDOW_MS)
     assert played.drained() == Bucket(0, 0, played.now_ms)
 
 
@@ -150,7 +150,7 @@ def test_a_debt_lets_the_next_call_wait_and_is_bounded_by_an_hour() -> None:
     played.end(played.calls[0], 250)
     assert played.ask(50) == 2 * WINDOW_MS
     played.ask(0)
-    assert played.wait(3 * WINDOW_MS) is None
+    assert played.pass_ms(3 * WINDOW_MS) is None
     played.ask(1)
     played.end(played.calls[-1], 10**9)
     assert played.ask(100) == MAX_WINDOWS * WINDOW_MS
@@ -160,7 +160,7 @@ def test_what_has_drained_is_not_given_back_a_second_time() -> None:
     """A call of more than a minute has made its room by time, and the next call has taken it."""
     played = Played(60)
     played.ask(60)
-    played.wait(59_000)
+    played.pass_ms(59_000)
     assert played.ask(59) == 0
     played.end(played.calls[0], 0)
     assert played.drained().level == 59 * WINDOW_MS
@@ -180,10 +180,10 @@ def test_a_call_of_a_bucket_that_was_forgotten_gives_nothing_back() -> None:
 def test_while_the_clock_is_behind_nothing_drains() -> None:
     played = Played(60)
     played.ask(60)
-    played.wait(-(10**6))
+    played.pass_ms(-(10**6))
     assert played.ask(30) == 30_000
     played.bucket = played.drained()
-    played.wait(30_000)
+    played.pass_ms(30_000)
     assert played.ask(30) == 0
 
 
@@ -200,14 +200,14 @@ def test_a_debt_of_more_than_a_minute_outlasts_it() -> None:
     played = Played(60)
     played.ask(0)
     played.end(played.calls[0], 180)
-    played.wait(60_000)
+    played.pass_ms(60_000)
     assert played.ask(60) == 2 * WINDOW_MS
 
 
 def test_what_has_not_drained_is_given_back_whatever_drained_before() -> None:
     played = Played(60)
     played.ask(60)
-    played.wait(30_000)
+    played.pass_ms(30_000)
     assert played.ask(30) == 0
     played.end(played.calls[1], 10)
     assert played.drained().level == 40 * WINDOW_MS
@@ -219,7 +219,7 @@ def test_what_was_given_back_has_left_the_line_too() -> None:
     played.ask(30)
     played.ask(30)
     played.end(played.calls[0], 0)
-    played.wait(30_000)
+    played.pass_ms(30_000)
     assert played.ask(60) == 0
     played.end(played.calls[1], 0)
     assert played.drained().level == 60 * WINDOW_MS
@@ -230,6 +230,6 @@ def test_a_take_is_given_back_within_a_minute_also_under_a_lower_limit(age_ms: i
     played = Played(60)
     played.ask(60)
     played.tpm = 2
-    played.wait(age_ms)
+    played.pass_ms(age_ms)
     played.end(played.calls[0], 0)
     assert played.bucket.level == level * WINDOW_MS
