@@ -57,15 +57,14 @@ def find_reasons(call: Call, target: Target, known: KnownCircuits | None) -> Ite
         yield _explain_order(call, target)
     has_others = len(call.exchange.route.targets) > 1
     if has_others and target.mode == "payg" and target.model.quota is not None:
-        yield "it has a quota: whether that is used up is known to the running gateway alone"
+        known_to = "whether that is used up is known to the running gateway alone"
+        yield f"it has a quota ({target.model.quota}): {known_to}"
     if (
         known
         and has_others
         and is_passed_over(known.circuits, circuit_of(target, call.exchange.workspace), known.now_us)
     ):
         yield "its circuit is open: calls pass over it now, if another target can serve"
-    if target.model.quota is not None and target.mode == "payg" and has_others:
-        yield f"quota {target.model.quota}: each process passes over it while its share is full"
 
 
 def _explain_order(call: Call, target: Target) -> str:

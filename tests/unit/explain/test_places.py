@@ -12,7 +12,6 @@ from addon.explain.explanation import Explanation, explain
 from addon.explain.places import KnownCircuits, KnownStates, read_circuits
 from addon.store.money.sqlite.migrations import migrate
 from policies.circuit_breaker import FAILURES, Circuit
-from policies.place_quota import PlaceQuota
 
 BODY = b'{"model": "%b", "messages": [{"role": "user", "content": "hello"}]}'
 NOW_US = 90_000_000
@@ -53,7 +52,7 @@ def test_sticky_places_have_their_share_and_the_last_the_weight_0() -> None:
             [
                 "order first: the first of models.toml",
                 "order first: next in models.toml",
-                "it has a quota: whether that is used up is known to the running gateway alone",
+                "it has a quota (rpm 60): whether that is used up is known to the running gateway alone",
             ],
         ),
         ("acme", "in-turn", ["the only place of its model that there is a key for"]),
@@ -104,22 +103,6 @@ def test_an_open_circuit_is_named_and_an_unknown_one_is_not_guessed() -> None:
     # Nothing is passed over where nothing else can serve.
     alone = explained("plain", "gpt", KnownCircuits({"OPENAI/payg/plain": OPEN}, NOW_US))
     assert (alone.unknown, alone.attempts[0].reasons) == ((), ())
-
-
-def test_a_quota_is_named_where_another_target_can_serve() -> None:
-    quota, models = PlaceQuota(max_in_flight=2, tpm=300), dict(loaded().models)
-    for slug in ("in-turn", "gpt"):
-        models[slug] = replace(models[slug], quota=quota)
-
-    def explained_at(slug: bytes) -> dict[str, tuple[str, ...]]:
-        call = call_of(loaded().workspaces["plain"])
-        call.settings = replace(call.settings, models=models)
-        return reasons(explain(call, BODY % slug, lambda *_: UNUSED, {}, KnownStates()))
-
-    found, alone = explained_at(b"in-turn"), explained_at(b"gpt")
-    named = "quota max_in_flight 2, tpm 300: each process passes over it while its share is full"
-    assert [named in why for why in found.values()] == [True, False]
-    assert list(alone.values()) == [()]
 
 
 def test_a_gateways_page_says_which_keys_rest() -> None:
