@@ -131,6 +131,8 @@ class Call(Struct, eq=False):
         most_attempts = min(1 + conf.retries, conf.max_attempts)
         if len(exchange.route.targets) > 1 or exchange.attempts >= most_attempts:
             return None
+        if attempt.lagged:  # This process is too busy: a second wait would not help it.
+            return None
         wait_s = find_retry_wait_s(
             attempt.status,
             is_sent=attempt.is_sent,

@@ -141,13 +141,14 @@ def test_a_call_without_a_free_connection_in_time_is_no_failure_of_the_provider(
     code = (
         "import functools\n"
         "from addon import cli\n"
-        "from addon.gateway import lifecycle\n"
+        "from addon.calls import dependencies\n"
         "from addon.upstream.pool import PoolLimits\n"
         f"limits = PoolLimits(open_per_workspace={LIMIT})\n"
-        "lifecycle.Pool = functools.partial(lifecycle.Pool, limits=limits)\n"
+        "dependencies.Pool = functools.partial(dependencies.Pool, limits=limits)\n"
         "cli.main()"
     )
-    narrow = start_gateway(program=("-c", code), sections={"upstream": {"connect_timeout_s": 0.3}})
+    sections = {"upstream": {"connect_timeout_s": 0.3, "retries": 1}}
+    narrow = start_gateway(program=("-c", code), sections=sections)
     gate, clients = hold(narrow, upstream)
     refused = ask(narrow, narrow.key)
     assert_error(refused, 503, "rate_limit_unavailable", "api_error")
@@ -158,6 +159,7 @@ def test_a_call_without_a_free_connection_in_time_is_no_failure_of_the_provider(
     assert "all connections were in use" in line["message"]
     (row,) = [one for one in narrow.ledger_rows() if one["id"] == call_id]
     assert (row["status"], row["usage_source"], row["retail_nanousd"]) == (503, "none", 0)
+    assert row["attempts"] == 1, "a call waited twice for this gateway's own connections"
     gate.open()
     for client in clients:
         client.read_chunks_until(b"[DONE]")
