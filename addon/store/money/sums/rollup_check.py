@@ -54,6 +54,8 @@ def find_wrong(connection: Ledger) -> Iterator[WrongPeriod]:
 
 def _differing(table: RollupTable, kept: DaySums, recorded: DaySums) -> set[str]:
     """Return the periods whose groups differ."""
+    if kept == recorded:
+        return set()
     place = list(table.groups).index(table.period)
     return {key[place] for key in kept.keys() | recorded.keys() if kept.get(key) != recorded.get(key)}
 

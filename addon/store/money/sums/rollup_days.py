@@ -4,15 +4,17 @@ The calls are added up once, by the groups of ``HOURS``. From those follow the g
 fewer columns.
 """
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import add, itemgetter
 from typing import Any, Final
 
 from addon.store.money.ledger import Ledger
-from addon.store.money.sums.distribution_numbers import number_of_buckets, number_of_counts
+from addon.store.money.postgres.sum_schema import sum_calls
+from addon.store.money.sums.distribution_numbers import letters_of, number_of_counts, number_of_letters
 from addon.store.money.sums.rollup_groups import WITHIN
-from addon.store.money.sums.rollup_schema import AFTER_ALL, HOURS, TABLES, RollupTable, add_up, bucket_of
+from addon.store.money.sums.rollup_schema import AFTER_ALL, HOURS, TABLES, RollupTable, add_up
 from addon.store.money.sums.rollups import DAY_DIGITS, Progress
 
 type DaySums = dict[tuple[str, ...], tuple[int, ...]]
@@ -55,21 +57,19 @@ def sum_day(ledger: Ledger, day: str, progress: Progress) -> Mapping[str, DaySum
     end = day + AFTER_ALL
     for first, last in pairwise(sorted({day, end, *(one for one in bounds if day < one < end)})):
         covering = [
-            (found[table.name], *_PICKED[table.name])
-            for table in TABLES
-            if coverage(table, progress)[0] <= first < coverage(table, progress)[1]
+            table for table in TABLES if coverage(table, progress)[0] <= first < coverage(table, progress)[1]
         ]
-        if covering:
-            _add(covering, _sum_calls(ledger, first, last))
+        rows = list(_sum_calls(ledger, first, last)) if covering else ()
+        for table in covering:
+            _add(rows, found[table.name], *_PICKED[table.name])
     return found
 
 
-def _add(covering: Iterable[tuple[DaySums, Any, Any]], rows: Iterable[Sequence[Any]]) -> None:
+def _add(rows: Iterable[Sequence[Any]], groups: DaySums, key_of: Any, values_of: Any) -> None:
     for row in rows:
-        for groups, key_of, values_of in covering:
-            key, values = key_of(row), values_of(row)
-            before = groups.get(key)
-            groups[key] = values if before is None else tuple(map(add, before, values))
+        key, values = key_of(row), values_of(row)
+        before = groups.get(key)
+        groups[key] = values if before is None else tuple(map(add, before, values))
 
 
 _NAMES: Final = (*HOURS.columns, "day", "failed_calls")
@@ -83,25 +83,23 @@ _PICKED: Final = {
 """What a table has of a row with ``_NAMES``: its groups, and its sums."""
 _CLASS, _CALLS = _NAMES.index("status_class"), _NAMES.index("calls")
 _DISTRIBUTIONS: Final = len(HOURS.buckets)
+_OF_GROUPS: Final = ", ".join(HOURS.groups.values())
+_IN_SQLITE: Final = f"""
+    SELECT {", ".join([_OF_GROUPS, *map(add_up, HOURS.sums.values()), *map(letters_of, HOURS.buckets.values())])}
+    FROM usage AS call WHERE {WITHIN} GROUP BY {_OF_GROUPS}
+"""  # noqa: S608
 
 
 def _sum_calls(ledger: Ledger, begin: str, end: str) -> Iterator[Sequence[Any]]:
     """Yield a row with ``_NAMES`` for each group that the calls of a part of a day have."""
-    sums = [add_up(value) for value in HOURS.sums.values()]
-    # One list of all calls' buckets. Calls without the duration are not in it.
-    buckets = [
-        f"group_concat(iif({value} IS NULL, NULL, {bucket_of(value)}))" for value in HOURS.buckets.values()
-    ]
-    sql = (
-        f"SELECT {', '.join([*HOURS.groups.values(), *sums, *buckets])} FROM usage AS call"  # noqa: S608
-        f" WHERE {WITHIN} GROUP BY {', '.join(HOURS.groups.values())}"
-    )
-    for row in ledger.execute(sql, (begin, end)):
-        failed_calls = row[_CALLS] if row[_CLASS] >= "4" else 0
+    in_sqlite = isinstance(ledger, sqlite3.Connection)
+    for row in ledger.execute(_IN_SQLITE if in_sqlite else sum_calls(HOURS), (begin, end)):
+        distributions = row[-_DISTRIBUTIONS:]
         yield (
             *row[:-_DISTRIBUTIONS],
-            *map(number_of_buckets, row[-_DISTRIBUTIONS:]),
-            *(row[0][:DAY_DIGITS], failed_calls),
+            *(map(number_of_letters, distributions) if in_sqlite else distributions),
+            row[0][:DAY_DIGITS],
+            row[_CALLS] if row[_CLASS] >= "4" else 0,
         )
 
 
