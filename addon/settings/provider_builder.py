@@ -96,7 +96,7 @@ class ProviderBuilder:
                 skipped.add(position)
             else:
                 keys.append(key)
-                names.append(name_reference(reference))
+                names.append(name_key(reference, key))
             if key is None:
                 unset.append(reference.variable)
         return tuple(keys), tuple(names), frozenset(skipped), tuple(unset)
@@ -112,6 +112,10 @@ def _or_usual(stated: _Pairs | None, usual: Mapping[str, _Pairs], dialect: str) 
     return usual.get(dialect, ()) if stated is None else stated
 
 
-def name_reference(reference: SecretReference) -> str:
-    """Return a name for a reference. It does not show it: a sealed one is the secret itself."""
-    return blake2b(f"{reference.kind}:{reference.name}".encode(), digest_size=8).hexdigest()
+def name_key(reference: SecretReference, key: SecretStr) -> str:
+    """Return a name for a key, which does not show it: that of its reference.
+
+    A sealed reference is another one after each rotation of the master key, so its key is named by its text.
+    """
+    stays = key.get_secret_value() if reference.kind == "sealed" else reference.name
+    return blake2b(f"{reference.kind}:{stays}".encode(), digest_size=8).hexdigest()

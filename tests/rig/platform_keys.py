@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretStr
 
-from addon.settings.provider_builder import name_reference
+from addon.settings.provider_builder import name_key
 from addon.settings.settings import load_settings
 from addon.settings.value_types import SecretReference
 from addon.telemetry.metrics import Metrics
@@ -87,7 +88,9 @@ def letter(target: Target) -> str:
 
 def _find_conversations() -> dict[str, bytes]:
     """Return an affinity for each letter, whose keys are that one and then the next ones in turn."""
-    names = {letter: name_reference(SecretReference("env", letter.upper())).encode() for letter in "abc"}
+    names = {
+        letter: name_key(SecretReference("env", letter.upper()), SecretStr("")).encode() for letter in "abc"
+    }
     wanted = {"abc": "a", "bca": "b", "cab": "c"}
     found: dict[str, bytes] = {}
     for number in range(1000):
