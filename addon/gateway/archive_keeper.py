@@ -18,9 +18,9 @@ import msgspec
 
 from addon.alerts import events
 from addon.alerts.service import Alerts
-from addon.console.page_process.code_version import find_code_version
 from addon.gateway.archive_order import ArchiveOrder, ArchiveReport
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
+from addon.settings.code_version import find_code_version
 from addon.settings.conf_schema import ProxyConf
 from addon.store.backends import find_ledger, find_ledger_url
 from addon.store.protocol import StoreUnavailable

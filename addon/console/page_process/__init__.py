@@ -9,5 +9,4 @@ Source: docs/decisions/pages-are-made-in-a-process-of-their-own.md.
 | ``messages`` | what is sent between the two |
 | ``__main__`` | the process |
 | ``maker`` | makes the answer to a question |
-| ``code_version`` | says whether the program's files have changed |
 """

@@ -11,7 +11,6 @@ from contextlib import suppress
 from threading import Event, Lock
 from typing import BinaryIO, Final
 
-from addon.console.page_process.code_version import find_code_version
 from addon.console.page_process.maker import make_answer
 from addon.console.page_process.messages import (
     HEAD,
@@ -24,6 +23,7 @@ from addon.console.page_process.messages import (
     pack,
 )
 from addon.runtime.process_options import end_with_parent, give_way
+from addon.settings.code_version import find_code_version
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings
 from addon.settings.snapshot import Snapshot, SnapshotBuilder

@@ -10,7 +10,6 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from addon.console.page_process.code_version import find_code_version
 from addon.console.page_process.messages import (
     ANSWER,
     HEAD,
@@ -23,6 +22,7 @@ from addon.console.page_process.messages import (
 )
 from addon.console.sources import Sources
 from addon.runtime.deadline import Deadline, within
+from addon.settings.code_version import find_code_version
 from addon.settings.settings import Settings
 
 log = logging.getLogger("tollgate.console")

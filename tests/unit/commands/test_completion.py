@@ -58,7 +58,7 @@ def test_bash_completes_commands_and_only_the_run_sh_of_this_program(folder: Pat
     assert run("bash", "-c", _IN_BASH, file, "tollgate", "wal") == ["wallet", "2", ""]
     options = run("bash", "-c", _IN_BASH, file, str(folder / "run.sh"), "usage", "--work")
     assert options == ["--workspace", "2", ""]
-    names = run("bash", "-c", _IN_BASH, file, "tollgate", "usage", "--by", "key,d")
+    names = run("bash", "-c", _IN_BASH, file, "tollgate", "usage", "--by", "key,da")
     assert names == ["key,day", "2", ""]
     assert run("bash", "-c", _IN_BASH, file, "/elsewhere/run.sh", "wal") == ["", "2", ""]
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from addon.console.page_process.code_version import find_code_version
+from addon.settings.code_version import find_code_version
 
 
 def test_only_files_of_the_program_count(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from addon.settings.policy_modules import OWN_MODULES
 
-_ROOT: Final = Path(__file__).parents[3]
+_ROOT: Final = Path(__file__).parents[2]
 _SUFFIXES: Final = (".py", ".html")
 
 
