@@ -194,7 +194,7 @@ def test_a_run_may_be_killed_after_any_step(here: Archiving) -> None:
 
 
 @large_only
-@settings(max_examples=100)
+@settings(max_examples=12)
 @given(kills=st.lists(st.integers(1, 9), max_size=6), late=st.sets(st.integers(0, 6), max_size=2))
 def test_wherever_runs_are_killed_the_same_sums_and_each_call_once(
     open_copy: Callable[[Path], Any], kills: Sequence[int], late: set[int]
