@@ -11,14 +11,13 @@ from typing import Any, Final, Literal, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.attempt_ends import ATTEMPT_ENDS, AttemptEnd, make_attempt_end
+from policies.attempt_ends import AttemptEnd, make_attempt_end
 from policies.call_stages import MOVES, IllegalMoveError, Stage, UnsentEnd
 from policies.model import Key, Workspace
 from policies.route import Route, Target
 from policies.spend import Hold
 from policies.trace_context import TraceContext, make_span_id
 from policies.usage import Usage
-from policies.utc_time import format_utc
 
 UsageSource = Literal["provider", "estimated", "none"]
 
@@ -29,8 +28,6 @@ CLIENT_DISCONNECTED = "client_disconnected"
 """The error code of a call whose client left before it ended."""
 INTERRUPTED = "interrupted"
 """The error code of a call that the gateway did not wait for: it stopped, or was killed."""
-PRICE_SET_CONTENT = "price_set_content"
-"""What a ledger row carries to the table ``prices``. So a row can be priced wherever it is written."""
 
 
 class NotKnown:
@@ -273,73 +270,3 @@ class Exchange(Struct, frozen=True):
     def was_sent_upstream(self) -> bool:
         """Whether this call owes the ledger a row."""
         return self.stage in (Stage.DISPATCHED, Stage.ANSWERED, Stage.SETTLED)
-
-    def interrupted_row(self) -> dict[str, Any]:
-        """Return the ledger row of the call if its process ends during the next attempt. It costs nothing."""
-        interrupted = replace(
-            self,
-            attempts=self.attempts + 1,
-            target=self.next_target,
-            status=CLIENT_CLOSED_REQUEST,
-            error_code=INTERRUPTED,
-            hold=None,
-        )
-        if self.attempts:
-            interrupted = interrupted.with_attempt_end(CLIENT_CLOSED_REQUEST, INTERRUPTED, 0)
-        return interrupted.ledger_row(self.started_s)
-
-    def ledger_row(self, now_s: float) -> dict[str, Any]:
-        """Return the row of the ``usage`` table (docs/ledger.md), the content of its price set, and its attempts.
-
-        ``now_s`` is of the same clock as ``started_s``.
-        """
-        target, usage, first_byte_s = self.target, self.usage, self.first_byte_s
-        model, started_s = target.model, self.started_s
-        # A customer's own key is charged by the customer's provider: no price of ours applies.
-        prices = model.price_set if target.mode == "payg" else None
-        return {
-            "id": self.id,
-            "created_at": format_utc(self.created_at),
-            "workspace": self.workspace.id,
-            "key_id": self.key.id,
-            "requested_model": self.requested_model,
-            "model_slug": model.slug,
-            "provider": model.provider.name,
-            "upstream_model_id": model.upstream_model_id,
-            "mode": target.mode,
-            "fallback": int(target.is_fallback and self.was_served_by_fallback),
-            "attempts": self.attempts,
-            "stream": int(self.stream),
-            "status": self.status,
-            "error_code": self.error_code,
-            "finish_reason": self.finish_reason,
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "total_tokens": usage.total_tokens,
-            "cached_tokens": usage.cached_tokens,
-            "reasoning_tokens": usage.reasoning_tokens,
-            "usage_source": self.usage_source,
-            "wholesale_nanousd": self.wholesale_nanousd,
-            "retail_nanousd": self.retail_nanousd,
-            "first_byte_ms": None if first_byte_s is None else round((first_byte_s - started_s) * 1000),
-            "duration_ms": round((now_s - started_s) * 1000),
-            "end_user": self.end_user,
-            "cache_write_tokens": usage.cache_write_tokens,
-            "client_request_id": self.client_request_id,
-            "resends": self.resends,
-            "reported_nanousd": usage.reported_nanousd,
-            "cache_write_1h_tokens": usage.cache_write_1h_tokens,
-            "audio_input_tokens": usage.audio_input_tokens,
-            "cached_audio_tokens": usage.cached_audio_tokens,
-            "image_input_tokens": usage.image_input_tokens,
-            "audio_output_tokens": usage.audio_output_tokens,
-            "searches": usage.searches,
-            "service_tier": usage.service_tier,
-            "price_set": prices and prices.hash,
-            "platform_key": target.platform_key,
-            "tags": self.tags,
-            "deployment": model.deployment,
-            "budgets": self.hold and self.hold.budgets,
-            PRICE_SET_CONTENT: prices and prices.content,
-            ATTEMPT_ENDS: self.attempt_ends if self.attempts > 1 else None,
-        }

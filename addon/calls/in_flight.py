@@ -43,6 +43,7 @@ from addon.upstream.platform_keys import PlatformKeys
 from policies.call_stages import MOVES, Stage, UnsentEnd
 from policies.circuit_breaker import circuit_of
 from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, Exchange, Outcome
+from policies.ledger_row import make_ledger_row
 from policies.limits import pays_from_wallet
 from policies.refusal import Refusal
 
@@ -251,7 +252,7 @@ class InFlightCalls:
         exchange = call.exchange
         try:
             from_wallet = pays_from_wallet(exchange.workspace.plan, exchange.target.mode)
-            await self.store.settle(Settlement(exchange.ledger_row(now_s), from_wallet))
+            await self.store.settle(Settlement(make_ledger_row(exchange, now_s), from_wallet))
         except StoreUnavailable as error:
             log.warning("a call can't be recorded now and is kept in memory: %s", error)
         except IllegalRowError:

@@ -25,6 +25,7 @@ from policies.exchange import Exchange
 from policies.field_change import FieldChange
 from policies.field_rules import count_choices
 from policies.key_models import restrict_route
+from policies.ledger_row import make_interrupted_row
 from policies.limits import limits_of
 from policies.model import Model
 from policies.money import RARE_KINDS, compute_costs_nanousd
@@ -172,7 +173,7 @@ def make_hold_request(call: Call, cap_tokens: int | None, typical_tokens: int | 
         key_id=key.id,
         max_cost=_max_cost(call, target, cap_tokens, is_protected=workspace.overage_protection),
         limits=limits,
-        interrupted_row=exchange.interrupted_row(),
+        interrupted_row=make_interrupted_row(exchange),
         tokens=_find_tokens(call, target, cap_tokens, typical_tokens) if workspace.tpm or key.tpm else None,
     )
 

@@ -45,6 +45,7 @@ OWN_MODULES: Final = frozenset(
             "key_models",
             "keywords",
             "large_text",
+            "ledger_row",
             "limits",
         ),
         *(

@@ -68,7 +68,7 @@ class NoToken(msgspec.Struct, frozen=True):
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """The end of a call: its ledger row, as ``Exchange.ledger_row`` returns it, and whether its wallet pays."""
+    """The end of a call: its ledger row, as ``policies.ledger_row`` makes it, and whether its wallet pays."""
 
     row: Mapping[str, Any]
     from_wallet: bool

@@ -16,8 +16,9 @@ from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from addon.store.money.price_set_schema import NOT_KEPT
 from policies.attempt_ends import ATTEMPT_ENDS
 from policies.call_stages import Stage
-from policies.exchange import NO_TARGET, PRICE_SET_CONTENT, Exchange
+from policies.exchange import NO_TARGET, Exchange
 from policies.family import Family
+from policies.ledger_row import PRICE_SET_CONTENT, make_ledger_row
 from policies.model import Key, Model, Workspace
 from policies.prices import Prices
 from policies.provider import Provider
@@ -95,7 +96,7 @@ def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
 
 def make_row(row_id: str = "call-0", **changes: Any) -> dict[str, Any]:
     """Return a row as the gateway creates it, with ``changes``. Its cost may be any, so it names no price set."""
-    row = structs.replace(_EXCHANGE, id=row_id).ledger_row(now_s=1.025)
+    row = make_ledger_row(structs.replace(_EXCHANGE, id=row_id), now_s=1.025)
     del row[PRICE_SET_CONTENT], row[ATTEMPT_ENDS]
     return row | {"price_set": NOT_KEPT} | changes
 
@@ -110,7 +111,7 @@ def make_priced_row(row_id: str = "call-0", prices: Prices = _PRICES, **facts: A
     target = replace(_EXCHANGE.target, model=replace(_MODEL, **of_model))
     if facts.pop("byok", False):
         target = replace(target, mode="byok")
-    return structs.replace(_EXCHANGE, id=row_id, target=target, **facts).ledger_row(now_s=1.025)
+    return make_ledger_row(structs.replace(_EXCHANGE, id=row_id, target=target, **facts), now_s=1.025)
 
 
 @contextmanager

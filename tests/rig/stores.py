@@ -27,7 +27,7 @@ from addon.store.paired import PairedStore
 from addon.store.protocol import HoldRequest, Settlement, Store, WalletEntry
 from addon.store.rates.redis.keys import CIRCUITS
 from addon.store.rates.redis.rates import RedisRates
-from policies.exchange import PRICE_SET_CONTENT
+from policies.ledger_row import PRICE_SET_CONTENT
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
 from policies.prices import Prices
 from policies.spend import CounterUse, Denial, Hold, MaxCost

@@ -14,7 +14,8 @@ from addon.store.money.priced_columns import PRICED_COLUMNS
 from addon.store.money.sqlite.early_migration_steps import LARGEST
 from addon.store.protocol import IllegalRowError
 from policies.attempt_ends import ATTEMPT_ENDS
-from policies.exchange import INTERRUPTED, PRICE_SET_CONTENT
+from policies.exchange import INTERRUPTED
+from policies.ledger_row import PRICE_SET_CONTENT
 
 USAGE = Table(
     "usage",

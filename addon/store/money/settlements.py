@@ -13,7 +13,7 @@ from addon.store.money.rows import CALL, USAGE, complete_row, values_of
 from addon.store.protocol import Settlement, WalletEntry
 from policies.attempt_ends import ATTEMPT_ENDS
 from policies.budgets import parse_scope, read_scopes
-from policies.exchange import PRICE_SET_CONTENT
+from policies.ledger_row import PRICE_SET_CONTENT
 from policies.limits import counters_of, wallet_counter
 from policies.utc_time import format_utc
 

@@ -12,6 +12,7 @@ from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer, provider_timed_out, provider_unreachable
 from policies.call_stages import Stage
 from policies.family import Family
+from policies.ledger_row import make_ledger_row
 
 BAD_REQUEST = ErrorAnswer(400, "invalid_request_error", "bad_request", "The client's own fault.")
 FIRST, SECOND = provider_unreachable(), provider_timed_out()
@@ -30,7 +31,7 @@ def failed_call(**changes: Any) -> Call:
 def test_of_two_failures_the_client_and_the_ledger_get_the_first() -> None:
     call = failed_call()
     assert call.finish_with_error(SECOND) is FIRST
-    assert call.exchange.ledger_row(2.0)["attempts"] == 2
+    assert make_ledger_row(call.exchange, 2.0)["attempts"] == 2
     assert call.exchange.answered_by == 1
 
 

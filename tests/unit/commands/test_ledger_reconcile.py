@@ -17,7 +17,7 @@ from rig.vendor_exports import MAPPING_TEXTS, SAMPLES, SAMPLES_READ
 from addon.commands.ledger import ledger
 from addon.reconcile.export_line import Tokens
 from addon.reconcile.ledger_call import LedgerCall
-from policies.exchange import PRICE_SET_CONTENT
+from policies.ledger_row import PRICE_SET_CONTENT
 from policies.prices import Prices
 
 COSTS, USAGE = SAMPLES / "openai_costs.json", SAMPLES / "openai_usage_completions.json"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.ledger import make_priced_row
 
-from policies.exchange import PRICE_SET_CONTENT
+from policies.ledger_row import PRICE_SET_CONTENT
 from policies.money import compute_call_costs_nanousd
 from policies.price_set import PriceSet, hash_content
 from policies.prices import PRICE_FIELDS, Prices, Tier

@@ -18,6 +18,7 @@ from addon.store.measured import MeasuredStore
 from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import CallNotHeld, HoldRequest, Settlement, Store, StoreUnavailable
 from addon.telemetry.metrics import Metrics
+from policies.ledger_row import make_interrupted_row, make_ledger_row
 from policies.limits import Counter, Limit
 from policies.spend import NOT_METERED, Denial, Hold
 
@@ -36,12 +37,12 @@ async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
 
 def hold_request(call_id: str, most_calls: int = 10) -> HoldRequest:
     limit = Limit("request_cap", Counter("key:acme/ci", "2026-01"), most_calls)
-    row = replace(EXCHANGE, id=call_id, next_target=EXCHANGE.target, attempts=0).interrupted_row()
+    row = make_interrupted_row(replace(EXCHANGE, id=call_id, next_target=EXCHANGE.target, attempts=0))
     return HoldRequest(call_id, EXCHANGE.created_at, "acme", "ci", NOT_METERED, [limit], row)
 
 
 def settlement(call_id: str) -> Settlement:
-    return Settlement(replace(EXCHANGE, id=call_id).ledger_row(now_s=2.0), from_wallet=False)
+    return Settlement(make_ledger_row(replace(EXCHANGE, id=call_id), now_s=2.0), from_wallet=False)
 
 
 async def test_a_measured_store_answers_as_the_store_and_every_operation_is_timed(

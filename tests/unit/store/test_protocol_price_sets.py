@@ -3,7 +3,7 @@
 from rig.stores import NOW, OpenStore, StoreLocation, die, price_fields, priced_request, settlement
 
 from addon.store.protocol import Store
-from policies.exchange import PRICE_SET_CONTENT
+from policies.ledger_row import PRICE_SET_CONTENT
 from policies.prices import Prices
 
 CHEAP, DEAR = Prices(1, 1, 1), Prices(2_000_000, 200_000, 9_000_000)

@@ -15,7 +15,7 @@ from addon.store.money.sqlite import file as ledger_file
 from addon.store.money.sqlite.file import LedgerFile
 from addon.store.money.sqlite.store import SqliteStore
 from addon.store.protocol import IllegalRowError, StoreUnavailable
-from policies.exchange import PRICE_SET_CONTENT
+from policies.ledger_row import PRICE_SET_CONTENT
 from policies.limits import Counter, Limit
 from policies.spend import Denial, Hold
 

@@ -20,8 +20,8 @@ from addon.store.money.sqlite.migrations import migrate
 from addon.store.money.verify import price_check
 from addon.store.money.verify.price_check import count_not_kept, find_wrong_costs
 from addon.store.protocol import Settlement, Store
-from policies.exchange import PRICE_SET_CONTENT
 from policies.family import Family
+from policies.ledger_row import PRICE_SET_CONTENT
 from policies.price_set import PriceSet, hash_content
 from policies.prices import Prices, Tier
 from policies.usage import Usage
