@@ -53,9 +53,3 @@ def order_targets(
         return is_last, measure(target) if measure else 0.0, far
 
     return sorted(targets, key=rank)
-
-
-def take_out(route: Route, is_out: Callable[[Target], bool]) -> Route:
-    """Return a route without the targets that are out. Where all are out, or none, it is the same one."""
-    left = [target for target in route.targets if not is_out(target)]
-    return route if len(left) in (0, len(route.targets)) else replace(route, targets=tuple(left))

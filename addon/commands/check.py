@@ -34,8 +34,8 @@ from addon.text.unprintable import escape_unprintable
 def check(conf_file: Path, *, as_json: bool, strict: bool) -> None:
     """Check all files as serve would load them, and show what would be served.
 
-    The exit status is 1 if any file has an error. Nothing is written, and no port or store is opened. Of workspace
-    files in the ledger, the copies are made the newest. A PostgreSQL is asked whether its commits are safe.
+    The exit status is 1 if any file has an error. No port is opened. Nothing is written but this machine's copies of
+    workspace files in the ledger, which are made the newest. A PostgreSQL is asked whether its commits are safe.
     """
     conf_file = conf_file.absolute()
     environment = find_checked_environment(conf_file, os.environ)

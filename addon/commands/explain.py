@@ -19,7 +19,8 @@ from addon.explain.caller import (
     find_workspace,
     make_admitted_call,
 )
-from addon.explain.explanation import Explanation, explain
+from addon.explain.explaining import explain
+from addon.explain.explanation import Explanation
 from addon.explain.hints import BUILT_IN_HINT, may_lack_keys, serves_built_in
 from addon.explain.places import KnownStates, read_circuits
 from addon.explain.records import make_explanation_record

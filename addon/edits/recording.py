@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from addon.edits.diff import make_diff
 from addon.edits.usable_keys import find_usable
@@ -16,8 +16,6 @@ from addon.settings.settings import SettingsFiles
 
 type Evidence = Mapping[str, Any]
 """How to find out later whether a change was made. Source: ``addon.store.money.audit.audit_evidence``."""
-
-NO_EVIDENCE: Final[Evidence] = {}
 
 
 @dataclass(frozen=True, slots=True)

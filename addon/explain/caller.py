@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from addon.calls.call_state import Call
 from addon.edits.workspace_files import unknown_workspace_error
-from addon.explain.explanation import BUILT_IN_URL, Counted
+from addon.explain.explaining import BUILT_IN_URL, Counted
 from addon.settings.errors import suggest_name
 from addon.settings.settings import Settings
 from addon.store.money.ledger import Ledger

@@ -93,6 +93,7 @@ def workspaces(keys: dict[str, str]) -> dict[str, Any]:
         "poor": one("poor", plan="standard", byok=BYOK, **chosen),
         "broke": one("broke", monthly_spend_cap_usd="0.015", overage_protection=True),
         "hop": one("hop", fallback_model="claude"),
+        "long": one("long", context_fallback_model="claude"),
         "net": one("net", byok=BYOK, safety_net=True),
         "poor-net": one("poor-net", plan="standard", byok=BYOK, safety_net=True),
         "poor-hop": one(
@@ -111,6 +112,7 @@ NAMES = (
     "poor",
     "broke",
     "hop",
+    "long",
     "net",
     "poor-net",
     "poor-hop",

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from addon.calls.call_state import Call
-from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, explain
+from addon.explain.explaining import BUILT_IN_URL, Counted, explain
+from addon.explain.explanation import Explanation
 from addon.settings.settings import Settings, load_settings
 from policies.call_stages import Stage
 from policies.exchange import Exchange

@@ -14,7 +14,8 @@ from addon.explain.caller import (
     find_workspace,
     make_admitted_call,
 )
-from addon.explain.explanation import CAP_NAMES, explain
+from addon.explain.explaining import explain
+from addon.explain.explanation import CAP_NAMES
 from addon.explain.following import Following
 from addon.explain.hints import BUILT_IN_HINT, serves_built_in
 from addon.explain.places import KnownStates, LeftOut, read_circuits

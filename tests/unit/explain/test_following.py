@@ -44,9 +44,16 @@ def test_the_next_place_follows_each_failure_of_the_provider_and_after_the_last_
     assert followed(found, 2) == {("failure", None): ALL}
 
 
-def test_a_longer_window_follows_a_prompt_that_is_too_long() -> None:
-    found = explained("hop", "mistral")
-    assert followed(found, 1)["attempt", "CLAUDE/vendor/model-2026"] == FAILED
+def test_a_fallback_model_follows_each_failure_of_the_provider() -> None:
+    assert followed(explained("hop", "mistral"), 1)["attempt", "CLAUDE/vendor/model-2026"] == FAILED
+
+
+def test_a_model_for_long_prompts_follows_only_a_prompt_that_is_too_long() -> None:
+    assert followed(explained("long", "mistral"), 1) == {
+        ("attempt", "CLAUDE/vendor/model-2026"): {"a prompt that is too long"},
+        ("retry", "OPENAI/vendor/model-2026"): RETRIED,
+        ("failure", None): ALL - RETRIED - {"a prompt that is too long"},
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from rig.explanations import UNUSED, call_of, explain_as, loaded
 
-from addon.explain.explanation import Explanation, explain
+from addon.explain.explaining import explain
+from addon.explain.explanation import Explanation
 from addon.explain.places import KnownCircuits, KnownStates, read_circuits
 from addon.store.money.sqlite.migrations import migrate
 from policies.circuit_breaker import FAILURES, Circuit

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rig.explanations import UNUSED, call_of, explain_as, loaded
 
-from addon.explain.explanation import explain
+from addon.explain.explaining import explain
 from addon.explain.sentences import describe_tokens
 from addon.store.protocol import StoreUnavailable
 from policies.limits import Limit

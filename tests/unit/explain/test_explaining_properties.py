@@ -10,7 +10,7 @@ from rig.explanations import NOW, call_of, explain_as, loaded
 
 from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
-from addon.explain.explanation import explain
+from addon.explain.explaining import explain
 from policies.completion_cap import find_completion_cap
 from policies.field_rules import count_choices
 from policies.limits import limits_of
