@@ -13,7 +13,9 @@ from typing import Any, Final
 from policies.request_facts import text_of
 
 MAX_CHARS: Final = 20_000
-"""How much of a text is read. A vendor's cache is by its beginning."""
+"""How much of all texts is read. A vendor's cache is by the beginning of a prompt."""
+MAX_MESSAGES: Final = 1_000
+"""How many messages are looked at."""
 
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
 _HASHES: Final = 2**64
@@ -37,12 +39,13 @@ def find_affinity(workspace: str, fields: Mapping[str, Any], cache_key: object) 
 
 def _beginning(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the texts of the system's messages before the first one of the user, and of this one."""
-    found = []
-    for message in messages:
+    found, left = [], MAX_CHARS
+    for message in messages[:MAX_MESSAGES]:
         is_user = message["role"] == "user"
         if is_user or message["role"] in _SYSTEM_ROLES:
-            found.append(text_of(message.get("content"), MAX_CHARS))
-        if is_user:
+            found.append(text_of(message.get("content"), left))
+            left -= len(found[-1])
+        if is_user or not left:
             break
     return found
 

@@ -59,6 +59,11 @@ def make_quota(
     return PlaceQuota(*least) if any(limit is not None for limit in least) else None
 
 
+def bound_take(drained: Bucket, tpm: int, tokens: int) -> int:
+    """Return how many of ``tokens`` a place counts: all of them, but no more than ``bound_level`` leaves room for."""
+    return min(tokens, max(0, 2 * tpm - -(-drained.level // WINDOW_MS)))
+
+
 def bound_level(bucket: Bucket, tpm: int) -> Bucket:
     """Return a bucket of at most twice its room. So a place that had to serve too much is full for a minute more."""
     return Bucket(min(bucket.level, 2 * tpm * WINDOW_MS), bucket.passed, bucket.at_ms)

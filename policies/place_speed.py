@@ -15,8 +15,6 @@ MAX_AGE_S: Final = 300.0
 """How long an attempt counts."""
 MAX_ATTEMPTS: Final = 32
 """How many of the last attempts count."""
-UNKNOWN_S: Final = 0.0
-"""The time of a place that is not known yet: it is tried at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +25,9 @@ class PlaceSpeed:
     tried_s: float = -math.inf
 
     def measure_s(self, now_s: float) -> float:
-        """Return the median time to the first byte."""
+        """Return the median time to the first byte, infinite while nothing is known: then one call tries the place."""
         times = [first_byte_s for ended_s, first_byte_s in self.attempts if now_s - ended_s <= MAX_AGE_S]
-        return median_low(times) if times else UNKNOWN_S
+        return median_low(times) if times else math.inf
 
     def is_due(self, now_s: float) -> bool:
         """Return whether the place is to be tried by one call."""

@@ -79,8 +79,15 @@ def text_of(content: str | list[Mapping[str, Any]] | None, max_chars: int = sys.
     """Return the first ``max_chars`` characters of a message's text, each part on a line of its own."""
     if content is None or isinstance(content, str):
         return first_chars(content or "", max_chars)
-    texts = (part.get("text") for part in content if part["type"] in _TEXT_PARTS)
-    return "\n".join(first_chars(text, max_chars) for text in texts if isinstance(text, str))[:max_chars]
+    found, left = [], max_chars
+    for part in content:
+        text = part.get("text") if part["type"] in _TEXT_PARTS else None
+        if isinstance(text, str):
+            found.append(first_chars(text, left))
+            left -= len(found[-1]) + 1  # The next one begins on a line of its own.
+        if left < 0:
+            break
+    return "\n".join(found)[:max_chars]
 
 
 def _is_kept_long(part: object) -> bool:

@@ -142,7 +142,7 @@ class InFlightCalls:
     def _note_place(self, call: Call, attempt: UpstreamAttempt, failure: ErrorAnswer | None) -> None:
         """Note how fast a place was, and whether its vendor says that its quota is used up."""
         target, exchange = attempt.key_target, call.exchange
-        if failure is None or call.has_failed(attempt, failure):
+        if not attempt.lagged and (failure is None or call.has_failed(attempt, failure)):
             first_byte_s = math.inf
             if failure is None and call.first_byte_s is not None and attempt.sent_s is not None:
                 first_byte_s = call.first_byte_s - attempt.sent_s

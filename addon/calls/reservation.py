@@ -137,7 +137,7 @@ def _lacks_quota(call: Call, deps: Dependencies, target: Target) -> bool:
     """Return whether the vendor is known to refuse the key, or the place is full."""
     keys = deps.platform_keys
     is_full = target.model.quota is not None and keys.quotas.is_full(target, call.quota_tokens)
-    return is_full or keys.is_resting(target, call.exchange.workspace.id)
+    return is_full or (keys.has_rests and keys.is_resting(target, call.exchange.workspace.id))
 
 
 def _find_first_in(call: Call, deps: Dependencies) -> int:

@@ -78,10 +78,10 @@ def find_route(call: Call, speeds: PlaceSpeeds | None = None) -> Route:
 
 
 def estimate_wholesale_nanousd(call: Call, target: Target) -> int:
-    """Return what a call would cost the platform at a place, with a quarter of its cap for each of its choices."""
+    """Return what a call would cost the platform at a place, with an answer as long as is likely for its cap."""
     chat, model = call.chat, target.at(call.exchange.created_at).model
-    cap_tokens = find_completion_cap(chat.requested_cap, model.max_completion_tokens) or 0
-    tokens = cap_tokens // 4 * chat.choices(model.family)
+    cap_tokens = find_completion_cap(chat.requested_cap, model.max_completion_tokens)
+    tokens = find_likely_tokens(cap_tokens, chat.choices(model.family))
     usage = Usage(prompt_tokens=chat.prompt_tokens(model.family), completion_tokens=tokens)
     return compute_costs_nanousd(usage, (model.wholesale,), False)[0]
 

@@ -48,7 +48,8 @@ def archive(folder: Path, before: str, conf_file: Path) -> None:
             raise click.ClickException(f"{folder}: no such folder")
         ledger, record = find_archived_ledger(conf), CommandRecord(conf, "ledger archive")
         name, is_done = ledger.place.name, False
-        with report_archive_errors(name):
+        # With a ledger in PostgreSQL, the only files of SQLite are archives.
+        with report_archive_errors(str(folder) if conf.ledger.url else name):
             for step in archive_months(
                 ledger, folder, before, record, AuditSpool(conf.paths.database), now()
             ):

@@ -53,7 +53,8 @@ def archive(order: ArchiveOrder) -> Iterator[ArchiveReport]:
     except (ArchiveRefused, StoreUnavailable, OSError) as error:
         yield ArchiveReport("failed", describe_error(error))
     except sqlite3.Error as error:
-        yield ArchiveReport("failed", f"{database}: {error}")
+        # With a ledger in PostgreSQL, the only files of SQLite are archives.
+        yield ArchiveReport("failed", f"{folder if order.url else database}: {error}")
 
 
 def main() -> None:

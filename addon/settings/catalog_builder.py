@@ -206,7 +206,7 @@ class CatalogBuilder:
         changes: dict[str, Any] = {}
         if deployment.family is not None:
             changes["family"] = self._find_family(deployment.family, file, *path)
-        if deployment.stated or deployment.tiers or deployment.service_tiers:
+        if deployment.has_own_prices:
             wholesale = make_prices(deployment, table.stated)
             changes |= {"wholesale": wholesale, "timed": reprice(model.timed, wholesale)}
         return replace(

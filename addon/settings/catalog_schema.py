@@ -207,6 +207,11 @@ class DeploymentTable(QuotaTable, ServedPricesTable):
     max_completion_tokens: Count | None = None
     context_window: Count | None = None
 
+    @property
+    def has_own_prices(self) -> bool:
+        """Whether it states any price, or that it has no tiers or service tiers."""
+        return bool(self.stated) or not self.model_fields_set.isdisjoint(("tiers", "service_tiers"))
+
 
 class PlaceTable(Table):
     """Where a model is, and what it accepts."""
@@ -243,10 +248,11 @@ class ModelTable(QuotaTable, TimedPricesTable, PlaceTable):
                     "names the same place as an earlier one", "deployments", at, "upstream_model_id"
                 )
             places.append(place)
-            if table.stated or table.tiers or table.service_tiers:
+            if table.has_own_prices:
                 check_complete(self, table, "deployments", at, named="upstream_model_id")
-        if "order" in self.model_fields_set and not self.deployments:
-            raise table_error("is only for a model with deployments", "order")
+        for key in ("order", "weight"):
+            if key in self.model_fields_set and not self.deployments:
+                raise table_error("is only for a model with deployments", key)
         return self
 
     @model_validator(mode="after")

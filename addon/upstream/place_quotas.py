@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from addon.runtime.clock import Clock, monotonic_us
 from policies.model import Model
-from policies.place_quota import PlaceQuota, bound_level
+from policies.place_quota import PlaceQuota, bound_level, bound_take
 from policies.route import Target
 from policies.token_bucket import WINDOW_US, slice_us
 from policies.token_rate import Bucket, Take, drain, settle, take
@@ -120,8 +120,9 @@ class PlaceQuotas:
         group = None if share.rpm is None else place.add_request(share.rpm, now_us)
         taken = None
         if share.tpm is not None:
-            filled, one = take(drain(place.tokens, share.tpm, now_us // 1000), tokens)
-            place.tokens, taken = bound_level(filled, share.tpm), (share.tpm, one)
+            drained = drain(place.tokens, share.tpm, now_us // 1000)
+            place.tokens, one = take(drained, bound_take(drained, share.tpm, tokens))
+            taken = share.tpm, one
         return QuotaUse(self, place, group, taken)
 
     def use_models(self, models: Iterable[Model]) -> None:

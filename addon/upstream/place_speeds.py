@@ -50,6 +50,6 @@ class PlaceSpeeds:
             self._speeds[model.place, stream] = after_attempt(speed, now_s, first_byte_s)
 
     def use_models(self, models: Iterable[Model]) -> None:
-        """Forget the places of other models."""
+        """Forget the places of other models. Meanwhile a thread may choose a route."""
         places = {place.place for model in models for place in model.places}
-        self._speeds = {named: speed for named, speed in self._speeds.items() if named[0] in places}
+        self._speeds = {named: speed for named, speed in list(self._speeds.items()) if named[0] in places}

@@ -41,7 +41,7 @@ class Table(NamedTuple):
     """A table that steps write to: its name and its columns, the key first.
 
     ``known``: what happens to a row whose key is there: it is left out, or it is an error. ``lenient`` also leaves out
-    a row that breaks a rule of the table.
+    a row that breaks a rule of the table, where the engine can.
     """
 
     name: str

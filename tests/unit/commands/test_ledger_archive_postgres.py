@@ -1,18 +1,23 @@
 """``tollgate ledger archive`` and ``forget`` with a ledger in PostgreSQL: as with SQLite, to the byte."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
 from rig.archives import USERS, forgotten_in, give_budgets, make_ledger, read_calls, read_sums
+from rig.bounds import BOUND_S
 from rig.ledger import second_connection
 from rig.ledger_commands import conf_in, path_of
 from rig.settings_files import write_files
 
 from addon.cli import main
 from addon.store.money.audit.audit import find_lines
+from addon.store.money.postgres import merging
 from addon.store.money.postgres.ledger import PostgresPlace
+from addon.store.money.postgres.sum_schema import COUNTER_PARTS, MERGING_LOCK
 
 ANN, BEN = USERS
 REPORTS = (
@@ -110,6 +115,34 @@ def test_a_user_is_forgotten_here_and_in_archives(moved: Path, postgres_url: str
         ]
     unread = run(moved, *arguments[:-2])
     assert unread.stderr == f"not looked at, and may name the user: {file}\n"
+
+
+def test_a_user_is_forgotten_beside_a_merge_of_what_writers_have_counted(
+    moved: Path, postgres_url: str
+) -> None:
+    place = PostgresPlace.of_text(postgres_url)
+    sums = read_sums(place)
+    with (
+        psycopg.connect(postgres_url) as merger,
+        psycopg.connect(postgres_url, autocommit=True) as watch,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        watch.execute(f"UPDATE {COUNTER_PARTS} SET writer = 7")
+        merger.execute(f"SELECT pg_advisory_xact_lock({MERGING_LOCK})")
+        merger.execute(merging._COUNTERS)
+        forget = ("ledger", "forget", "--workspace", "acme", "--user", BEN, "--apply")
+        done = pool.submit(run, moved, *forget)
+        deadline_s = time.monotonic() + BOUND_S
+        while not watch.execute(_WAITS).fetchone():
+            assert time.monotonic() < deadline_s, "nothing waits for the merge"
+            watch.execute("SELECT pg_sleep(0.02)")
+        merger.commit()
+        assert done.result(BOUND_S).exit_code == 0
+    assert read_sums(place) == sums | {"spend": forgotten_in(sums["spend"])}
+    assert run(moved, "ledger", "verify").exit_code == 0
+
+
+_WAITS = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
 def test_an_archive_that_is_not_finished_is_finished_first(

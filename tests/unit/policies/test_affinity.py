@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.affinity import distance, find_affinity
+from policies.affinity import MAX_CHARS, MAX_MESSAGES, distance, find_affinity
 
 WEIGHTS = {b"A/m": 3, b"B/m": 1, b"C/m": 1}
 
@@ -63,6 +63,14 @@ def test_another_beginning_workspace_or_cache_key_is_another_conversation(
 ) -> None:
     usual = find_affinity("acme", messages(("system", "Be brief."), ("user", "Hi")), None)
     assert find_affinity(workspace, messages(*pairs), cache_key) != usual
+
+
+def test_what_is_read_of_a_request_has_a_bound_in_all() -> None:
+    system = [("system", "x" * 1_000)] * MAX_MESSAGES
+    usual = find_affinity("acme", messages(*system), None)
+    assert find_affinity("acme", messages(*system, ("user", "Hi")), None) == usual
+    assert find_affinity("acme", messages(*system[: MAX_CHARS // 1_000]), None) == usual
+    assert find_affinity("acme", messages(*system[1 : MAX_CHARS // 1_000]), None) != usual
 
 
 def test_a_cache_key_decides_alone() -> None:

@@ -6,7 +6,6 @@ from policies.place_speed import (
     EXPLORE_S,
     MAX_AGE_S,
     MAX_ATTEMPTS,
-    UNKNOWN_S,
     PlaceSpeed,
     after_attempt,
     after_choice,
@@ -43,4 +42,4 @@ def test_after_a_gap_a_place_is_measured_anew() -> None:
 
 
 def test_old_attempts_say_nothing() -> None:
-    assert after((0, 5.0)).measure_s(MAX_AGE_S + 1) == UNKNOWN_S
+    assert after((0, 5.0)).measure_s(MAX_AGE_S + 1) == math.inf

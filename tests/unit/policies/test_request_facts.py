@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.request_facts import MAX_RULE_CHARS, RequestFacts, text_of
 
@@ -91,3 +93,18 @@ KEPT_USUALLY = {"type": "ephemeral", "ttl": "5m"}
 )
 def test_the_kinds_of_tokens_that_a_prompt_may_have(fields: dict[str, Any], kinds: set[str]) -> None:
     assert RequestFacts(None, fields).rare_kinds == kinds
+
+
+PARTS = st.lists(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["text", "input_text", "image_url"]), "text": st.text(max_size=6)}
+    ),
+    max_size=6,
+)
+
+
+@given(parts=PARTS, max_chars=st.integers(0, 20))
+def test_the_first_characters_of_a_text_in_parts_are_those_of_the_whole(
+    parts: list[dict[str, str]], max_chars: int
+) -> None:
+    assert text_of(parts, max_chars) == text_of(parts)[:max_chars]

@@ -68,6 +68,12 @@ def test_retail_is_the_models_and_wholesale_the_places(tmp_path: Path) -> None:
     assert place.price_set.hash != listed.price_set.hash
 
 
+def test_a_place_may_say_that_it_has_no_tiers(tmp_path: Path) -> None:
+    listed, place = load(tmp_path, tiers=TIERS, deployments=[AT_B | {"tiers": []}]).models["m"].places
+    assert [len(one.wholesale.tiers) for one in (listed, place)] == [1, 0]
+    assert place.retail == listed.retail
+
+
 @pytest.mark.parametrize(
     ("changes", "key", "reason"),
     [
@@ -88,6 +94,7 @@ def test_retail_is_the_models_and_wholesale_the_places(tmp_path: Path) -> None:
             "has no tiers",
         ),
         ({"order": "first"}, "order", "only for a model with deployments"),
+        ({"weight": 2}, "weight", "only for a model with deployments"),
         ({"order": "odd", "deployments": [AT_B]}, "order", ""),
         (
             {"deployments": [AT_B | {"upstream_model_id": str(n)} for n in range(16)]},

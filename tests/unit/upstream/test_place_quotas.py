@@ -151,3 +151,11 @@ def test_no_minute_has_more_requests_than_its_limit_and_all_is_given_back(
     assert all(sum(one <= other < one + 60 for other in sent) <= rpm for one in sent)
     clock.now_s += 180
     assert not quotas.is_full(target, 1_000)
+
+
+@given(takes=st.lists(st.integers(0, 10_000), min_size=1, max_size=6))
+def test_what_is_cancelled_leaves_nothing_behind_however_much_it_was(takes: list[int]) -> None:
+    quotas, target = PlaceQuotas(Clock()), at(PlaceQuota(tpm=1_000))
+    for use in [taken(quotas, target, tokens) for tokens in takes]:
+        use.cancel()
+    assert not quotas.is_full(target, 1_000)

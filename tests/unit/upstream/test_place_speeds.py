@@ -63,6 +63,16 @@ def test_each_place_is_tried_and_then_the_fastest_serves(clock: Minutes) -> None
     assert calls.send(20) == "b" * 20
 
 
+def test_a_place_that_has_not_answered_yet_gets_one_call_and_not_all(clock: Minutes) -> None:
+    calls = Calls(clock)
+    calls.speeds.note_attempt(TARGETS[1], stream=True, first_byte_s=0.3)
+    chosen = []
+    for _ in range(20):
+        measures = {"fastest": calls.speeds.make_measure(TARGETS[0], stream=True)}
+        chosen.append(order_targets(TARGETS, b"x" * 16, measures)[0].model.upstream_model_id)
+    assert chosen == ["a"] + ["b"] * 19
+
+
 def test_a_place_that_fails_is_left_and_found_within_thirty_seconds_of_its_recovery(clock: Minutes) -> None:
     calls = Calls(clock)
     calls.send(50)
@@ -82,6 +92,6 @@ def test_a_place_of_a_fallback_is_tried_by_calls_that_begin_there_alone(clock: M
     speeds = PlaceSpeeds(clock)
     other = Target(replace(MODELS["llama"], order="first"), "payg", PLATFORM)
     measured = speeds.make_measure(other, stream=True)
-    assert [measured(target) for target in TARGETS] == [0.0, 0.0, 0.0]
+    assert [measured(target) for target in TARGETS] == [math.inf] * 3
     measured = speeds.make_measure(TARGETS[0], stream=True)
-    assert [measured(target) for target in TARGETS] == [-1.0, 0.0, 0.0]
+    assert [measured(target) for target in TARGETS] == [-1.0, math.inf, math.inf]

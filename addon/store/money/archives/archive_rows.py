@@ -38,7 +38,7 @@ def read_entries(source: Ledger, month: str) -> Iterator[Rows]:
 
 
 def read_attempts(source: Ledger, month: str) -> Iterator[Rows]:
-    """Yield the attempts of the calls of a month. A ledger that no gateway of this version has opened has none."""
+    """Yield the attempts of the calls of a month."""
     place: Sequence[Any] = (month, "", 0)
     while rows := source.execute(_ATTEMPTS, (place[0], month + AFTER_ALL, *place, BATCH_ROWS)).fetchall():
         yield list(map(tuple, rows))

@@ -33,7 +33,7 @@ from addon.store.money.engine import ENTRIES
 from addon.store.money.ledger import Ledger
 from addon.store.money.postgres.ledger import READ_TIMEOUT_S, WRITE_TIMEOUT_S, PostgresPlace
 from addon.store.money.postgres.schema import partition_name
-from addon.store.money.postgres.sum_schema import COUNTER_PARTS
+from addon.store.money.postgres.sum_schema import COUNTER_PARTS, MERGING_LOCK
 from addon.store.money.rows import CALL, USAGE
 from addon.store.money.sqlite.copies import open_read_only
 from addon.store.money.sums.rollup_schema import AFTER_ALL
@@ -111,10 +111,12 @@ class PostgresArchivedLedger:
         """See ``ArchivedLedger.empty_calls``."""
         for some in batched(sorted(calls), _EMPTIED_AT_ONCE):
             with self.place.change(WRITE_TIMEOUT_S) as ledger:
+                ledger.execute(_ALONE_WITH_COUNTERS)
                 ids = [one.id for one in some]
                 forget_budgets(ledger, _PARTS, ids, user)
                 ledger.execute(EMPTY_CALLS, (json.dumps(ids),))
         with self.place.change(WRITE_TIMEOUT_S) as ledger:
+            ledger.execute(_ALONE_WITH_COUNTERS)
             forget_counters(ledger, _PARTS, workspace, user)
         # The rows of before are in the tables until then.
         months = sorted({one.month for one in calls})
@@ -146,6 +148,8 @@ def _drop(ledger: Ledger, month: str) -> None:
     raise ArchiveRefused(f"a report reads calls for too long to remove those of {month}; run it again")
 
 
+# A merge puts the parts of writers into another row, which a statement that waits for one of them does not see.
+_ALONE_WITH_COUNTERS: Final = f"SELECT pg_advisory_xact_lock({MERGING_LOCK})"
 _TRY_ALONE: Final = "SELECT pg_try_advisory_xact_lock(hashtextextended('tollgate:archive', 0))"
 _LATE: Final = """
     SELECT 1 FROM usage JOIN late_calls USING (id) WHERE created_at >= ? AND created_at < ? LIMIT 1
