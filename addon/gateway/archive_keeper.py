@@ -6,12 +6,9 @@ be archived stays, is an alert, and is tried again. Source: docs/retention.md.
 
 import asyncio
 import logging
-import os
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -20,6 +17,7 @@ from addon.alerts import events
 from addon.alerts.service import Alerts
 from addon.gateway.archive_order import ArchiveOrder, ArchiveReport
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
+from addon.runtime.module_process import start_module
 from addon.settings.code_version import find_code_version
 from addon.settings.conf_schema import ProxyConf
 from addon.store.backends import find_ledger, find_ledger_url
@@ -33,8 +31,7 @@ LOOK_S: Final = 3600.0
 ARCHIVE_S: Final = 6 * 3600.0
 """How long one run may take. What it has done by then stays done."""
 
-_ROOT: Final = str(Path(__file__).parents[2])
-_STDERR: Final = 2
+_PROCESS: Final = "addon.gateway.archive_process"
 _DUE: Final = "SELECT 1 FROM usage WHERE created_at < ? LIMIT 1"
 
 
@@ -97,24 +94,18 @@ class ArchiveKeeper:
         return is_due
 
     async def _archive(self, before: str) -> str | None:
-        """Archive, and return why that has failed."""
-        process = await _start()
+        """Archive, and return why that has failed. Each month is in the log once it is done."""
+        process = await start_module(_PROCESS)
         try:
             async with asyncio.timeout(ARCHIVE_S):
-                output, _ = await process.communicate(self._make_order(before))
+                failure = await _read_reports(process, self._make_order(before))
         except TimeoutError:
             return f"it took longer than {ARCHIVE_S / 3600:g} hours"
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        failure = f"its process has ended with {process.returncode}" if process.returncode else None
-        for report in [msgspec.json.decode(line, type=ArchiveReport) for line in output.splitlines()]:
-            if report.kind == "done":
-                log.info("archived %s", report.text, extra={"event": "month archived"})
-            elif report.kind == "failed":
-                failure = report.text
-        return failure
+        return failure or (f"its process has ended with {process.returncode}" if process.returncode else None)
 
     def _make_order(self, before: str) -> bytes:
         conf = self._conf
@@ -123,17 +114,20 @@ class ArchiveKeeper:
         return msgspec.json.encode(order)
 
 
-async def _start() -> Process:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.getenv("PYTHONPATH")))),
-    }
-    # Ctrl-C on a terminal signals a whole process group, but the gateway ends this process itself.
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "addon.gateway.archive_process"),
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=_STDERR,
-        env=environment,
-        process_group=0,
-    )
+async def _read_reports(process: Process, order: bytes) -> str | None:
+    """Give a process its order, and read its reports until it ends. Return why it failed, if it says so."""
+    failure = None
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("a process without pipes")
+    with suppress(ConnectionError):  # It has ended: its status says so.
+        process.stdin.write(order)
+        process.stdin.write_eof()
+        await process.stdin.drain()
+    async for line in process.stdout:
+        report = msgspec.json.decode(line, type=ArchiveReport)
+        if report.kind == "done":
+            log.info("archived %s", report.text, extra={"event": "month archived"})
+        elif report.kind == "failed":
+            failure = report.text
+    await process.wait()
+    return failure

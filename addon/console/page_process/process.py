@@ -2,12 +2,9 @@
 
 import asyncio
 import logging
-import os
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 from addon.console.page_process.messages import (
@@ -22,6 +19,7 @@ from addon.console.page_process.messages import (
 )
 from addon.console.sources import Sources
 from addon.runtime.deadline import Deadline, within
+from addon.runtime.module_process import start_module
 from addon.settings.code_version import find_code_version
 from addon.settings.settings import Settings
 
@@ -47,9 +45,6 @@ MAX_ANSWER_BYTES: Final = 67_108_864
 
 ATTEMPTS: Final = 2
 """How often a page is asked for: the process may be ended because of another one."""
-
-_ROOT: Final = str(Path(__file__).parents[3])
-_STDERR: Final = 2
 
 
 class BusyError(Exception):
@@ -128,20 +123,8 @@ class PageProcess:
 
 async def _start(sources: Sources) -> "_Running":
     """Start the process, which is not ready yet. Raises EndedError."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.getenv("PYTHONPATH")))),
-    }
     try:
-        # Ctrl-C on a terminal signals a whole process group, but the gateway ends this process itself.
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "addon.console.page_process"),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=_STDERR,
-            env=environment,
-            process_group=0,
-        )
+        process = await start_module("addon.console.page_process")
     except OSError as error:
         log.error("the process of pages can't be started: %s", error)
         raise EndedError from error

@@ -94,15 +94,15 @@ async def test_what_can_not_be_archived_stays_and_is_one_alert_a_day(keeping: Ke
 async def test_a_gateway_that_stops_ends_the_run_and_another_goes_on(
     keeping: Keeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, started = archive_keeper._start, asyncio.get_running_loop().create_future()
+    start, started = archive_keeper.start_module, asyncio.get_running_loop().create_future()
 
-    async def note() -> Any:
-        process = await start()
+    async def note(name: str) -> Any:
+        process = await start(name)
         if not started.done():
             started.set_result(process)
         return process
 
-    monkeypatch.setattr(archive_keeper, "_start", note)
+    monkeypatch.setattr(archive_keeper, "start_module", note)
     keeping.keeper.start()
     process = await started
     await keeping.keeper.stop()
