@@ -19,7 +19,7 @@ PACKAGES = (
         "addon.explain",
         "addon.reconcile",
     ),
-    *("addon.calls", "addon.wire", "addon.upstream", "addon.dialects", "addon.answers"),
+    *("addon.calls", "addon.wire", "addon.upstream", "addon.apis", "addon.dialects", "addon.answers"),
     *(
         "addon.alerts",
         "addon.fleet",
@@ -68,7 +68,7 @@ PURE_MODULES = {
     *("addon.sandbox.request", "addon.sandbox.reply", "addon.sandbox.schema", "addon.sandbox.completion"),
 }
 """Pure modules outside the pure packages: they turn bytes and values into bytes and values."""
-PURE_PACKAGES = ("addon.dialects", "addon.answers", "addon.reconcile")
+PURE_PACKAGES = ("addon.apis", "addon.dialects", "addon.answers", "addon.reconcile")
 """Packages with only pure modules."""
 
 
