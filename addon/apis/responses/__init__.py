@@ -1,0 +1,1 @@
+"""OpenAI's Responses API, without state: its requests, its answers and its errors. Pure."""
