@@ -35,8 +35,12 @@ class BoundExceededError(Exception):
         self.failure = unreadable_answer(reason)
 
 
-class TooManyChoicesError(ValueError):
-    """A stream began more choices than ``MAX_CHOICES``."""
+class FailedStreamError(ValueError):
+    """A stream has failed by what one of its events says; ``failure`` is the reason."""
+
+    def __init__(self, failure: ErrorAnswer) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 def parse_bounded(text: bytes, max_values: int = MAX_VALUES) -> object:
@@ -92,6 +96,6 @@ def exceeded_bound(payload: Mapping[str, object]) -> ErrorAnswer | None:
 
 
 def check_choices(begun: int) -> None:
-    """Raise ``TooManyChoicesError`` when a stream that has ``begun`` choices may not begin another."""
+    """Raise ``FailedStreamError`` when a stream that has ``begun`` choices may not begin another."""
     if begun >= MAX_CHOICES:
-        raise TooManyChoicesError
+        raise FailedStreamError(TOO_MANY_CHOICES)

@@ -15,7 +15,7 @@ from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.normalize.list_index import ListIndexes, detail_edit, number_edits, with_next_index
 from addon.answers.normalize.reasoning import delta_starts, reasoning_edits, repeats_reasoning
 from addon.answers.normalize.role import role_edits
-from addon.answers.sse import frame
+from addon.answers.sse import DONE_EVENT, frame
 from addon.answers.stream_chunks import Event
 from addon.answers.streamed_secrets import StreamedSecrets, clears
 from addon.answers.usage import USAGE_MEMBERS, merge_usage, parse_usage
@@ -39,6 +39,7 @@ MAX_TEMPLATES = 4
 class ChatChunks:
     """The chunks of an OpenAI-shaped stream; see ``stream_chunks.Chunks``."""
 
+    end = DONE_EVENT
     kept_chars = 0
     is_closed = False
     """The stream ends only with [DONE] or the end of the message."""

@@ -3,16 +3,10 @@
 from operator import attrgetter
 from typing import Any
 
-from addon.answers.bounds import (
-    TOO_MANY_CHOICES,
-    TooManyChoicesError,
-    exceeded_bound,
-    finite_logprobs,
-)
+from addon.answers.bounds import FailedStreamError, exceeded_bound, finite_logprobs
 from addon.answers.context import AnswerContext
 from addon.answers.silence import MAX_SILENT_BYTES, Silence
 from addon.answers.sse import (
-    DONE_EVENT,
     MAX_EVENT_LINES,
     EventSplitter,
     comments,
@@ -63,7 +57,7 @@ class StreamedAnswerReader:
         self, chunks: Chunks, context: AnswerContext, max_event_bytes: int = MAX_EVENT_BYTES
     ) -> None:
         self.failure: ErrorAnswer | None = None
-        self.is_done = False  # [DONE] has been relayed, or added
+        self.is_done = False  # the end has been relayed, or added
         self.framing_bytes = 0  # how many more bytes the provider sent for the next piece
         self._chunks = chunks
         self._context = context
@@ -218,8 +212,8 @@ class StreamedAnswerReader:
     def _read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         try:
             relayed = self._chunks.read(event, chunk)
-        except TooManyChoicesError:
-            return self._fail(TOO_MANY_CHOICES)
+        except FailedStreamError as error:
+            return self._fail(error.failure)
         except ValueError:
             return self._fail(NOT_UNDERSTOOD)
         if relayed and self._held is not None:
@@ -269,10 +263,12 @@ class StreamedAnswerReader:
             return self._fail(_NO_COMPLETION)
         try:
             last = self._chunks.finish()
+        except FailedStreamError as error:
+            return self._fail(error.failure)
         except ValueError:
             return self._fail(NOT_UNDERSTOOD)
         self.is_done = True
-        return self._release(last + DONE_EVENT)
+        return self._release(last + self._chunks.end)
 
     def _read_body(self, body: bytes) -> bytes:
         """Read an answer that is not an event stream."""

@@ -5,7 +5,6 @@ from typing import Any, Protocol
 import msgspec
 
 from addon.answers.chunk_template import Filled
-from addon.answers.usage_placement import UsagePlacement
 from policies.usage import Usage
 
 
@@ -18,6 +17,21 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     text: bytes
     payload: bytes
     start: int
+
+
+class Placement(Protocol):
+    """What waits among the chunks of a stream; see ``UsagePlacement``, which lets the last one wait for the usage."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of the answer was seen."""
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether something waits for what may follow."""
+
+    def flush_pending(self) -> bytes:
+        """Return what waits, because it has waited long enough."""
 
 
 class Chunks(Protocol):
@@ -35,8 +49,12 @@ class Chunks(Protocol):
     def usage(self) -> Usage | None:
         """The counts that are known so far."""
 
-    placement: UsagePlacement
-    """The chunks as the client gets them."""
+    @property
+    def placement(self) -> Placement:
+        """The chunks as the client gets them."""
+
+    end: bytes
+    """What the client gets after the last chunk."""
 
     @property
     def is_complete(self) -> bool:
@@ -63,7 +81,13 @@ class Chunks(Protocol):
         """Return whether of several such events that gave the client nothing, the last of each counts."""
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
-        """Return what the client gets for one event. Raises ValueError when it can't be understood."""
+        """Return what the client gets for one event.
+
+        Raises ValueError when it can't be understood, and ``FailedStreamError`` when it reports a failure.
+        """
 
     def finish(self) -> bytes:
-        """Return what is left to send when the provider's answer is complete."""
+        """Return what is left to send when the provider's answer is complete.
+
+        Raises ValueError when it is none; ``FailedStreamError`` says why.
+        """

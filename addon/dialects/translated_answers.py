@@ -7,6 +7,7 @@ from addon.answers.answer_length import relayed_chars
 from addon.answers.chunk_template import MAX_MISSES, Filled, Template
 from addon.answers.context import AnswerContext
 from addon.answers.normalize.finish_reason import last_finish_reason
+from addon.answers.sse import DONE_EVENT
 from addon.answers.stream_chunks import Event
 from addon.answers.streamed_secrets import StreamedSecrets, clears
 from addon.answers.usage import merge_usage, parse_usage
@@ -25,6 +26,8 @@ type Translate = Callable[[dict[str, Any], str, int, str], dict[str, Any]]
 
 class TranslatedChunks:
     """The chunks of a stream of another shape; see ``stream_chunks.Chunks``."""
+
+    end = DONE_EVENT
 
     def __init__(self, translator: StreamTranslator, context: AnswerContext) -> None:
         self.finish_reason: str | None = None
