@@ -14,6 +14,7 @@ from rig.vendors.minimax import MINIMAX
 from rig.vendors.mistral import MISTRAL
 from rig.vendors.moonshot import MOONSHOT
 from rig.vendors.openai import OPENAI
+from rig.vendors.openai_responses import OPENAI_RESPONSES
 from rig.vendors.openrouter import OPENROUTER
 from rig.vendors.rules import Vendor
 from rig.vendors.together import TOGETHER
@@ -40,3 +41,12 @@ VENDORS: Mapping[str, Vendor] = {
     "BEDROCK_OPENAI": BEDROCK_OPENAI,
 }
 """By the name of the provider in the catalog."""
+
+RESPONSES: Mapping[str, Vendor] = {"OPENAI": OPENAI_RESPONSES}
+"""The same for those of its calls that go to the Responses API."""
+
+
+def find_vendor(provider: str, path: str) -> Vendor:
+    """Return the table of the API that a request to ``path`` of a provider goes to."""
+    is_responses = path.partition("?")[0].endswith("/responses")
+    return RESPONSES[provider] if is_responses else VENDORS[provider]

@@ -39,7 +39,16 @@ class Asked:
         return sum(_count(self.body.get(name)) for name in _PROMPT)
 
 
-_PROMPT = ("messages", "system", "tools", "contents", "systemInstruction", "toolConfig")
+_PROMPT = (
+    "messages",
+    "input",
+    "instructions",
+    "system",
+    "tools",
+    "contents",
+    "systemInstruction",
+    "toolConfig",
+)
 _PICTURES = ("data:", "http")
 
 
