@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.apis.opaque_reasoning import MAX_CHARS, MAX_DETAILS, PREFIX, is_sealed, seal, unseal
+from addon.dialects.opaque_reasoning import MAX_CHARS, MAX_DETAILS, PREFIX, is_sealed, seal, unseal
 from addon.text.json_decode import decode_large_object
 from policies.large_text import LargeText
 
