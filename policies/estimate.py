@@ -7,28 +7,19 @@ coefficients of each family were measured on recorded traffic: docs/decisions/pr
 import math
 import string
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from policies.family import MESSAGE_FIELDS, RESERVED, Estimator, Family
 from policies.large_text import LargeText, TextCounts
+from policies.media import MEDIA, count_media_tokens, is_image, split_payload
 
 # A token has several letters of a word and the space before it, but hardly more than one digit or mark. Capitals count
 # as marks: they are rare in words, and where they are not (hashes, base64), two characters make a token.
 _LETTERS: Final = (string.ascii_lowercase + " ").encode()
 _ASCII: Final = bytes(range(128))
 
-# An image of any size has a fixed number of tokens. Sound has 32 tokens a second for Gemini, the most of any
-# vendor (ai.google.dev, "Audio understanding"). One second has at least 8,000 bytes uncompressed (8 kHz, 8 bits), and
-# 750 in the densest encoding (Opus, 6 kbit/s). A file's unpacked text and the pictures of its pages have at most one
-# token for each byte of the file.
-IMAGES: Final = frozenset({"image_url", "input_image", "image"})
-SOUNDS: Final = frozenset({"input_audio", "audio", "audio_url"})
-FILES: Final = frozenset(
-    {"file", "input_file", "document", "document_url", "video_url", "input_video", "video"}
-)
 # The field names of messages, parts and tool calls, in the contract and in the vendors' additions to it.
 _NAMES: Final = frozenset(
     {
@@ -48,17 +39,11 @@ _NAMES: Final = frozenset(
         *("reasoning", "reasoning_content", "reasoning_details", "cache_control", "extra_content"),
     }
 )
-_MEDIA: Final = IMAGES | SOUNDS | FILES
-# The fields of a media part that have its data, or the place of its data. All other fields are text, which the model
-# may read.
-_PAYLOADS: Final = frozenset(
-    {"data", "url", "image_url", "audio_url", "video_url", "document_url", "file_data", "file_url", "file_id"}
-)
-_SOUND_BYTES_PER_TOKEN: Final[Mapping[str, int]] = MappingProxyType({"wav": 250, "pcm16": 250})
-_DENSEST_SOUND_BYTES_PER_TOKEN: Final = 23
 _COUNTED_AT_ONCE_CHARS: Final = 1 << 16
-UNSEEN_TOKENS: Final = 5_000
-"""The least that a sound or a file counts. Behind a URL or an id its size is unknown."""
+_ITEMS: Final = frozenset({"messages", "input"})
+_PART_LISTS: Final = frozenset({"content", "output"})
+_TOOL_LIKE: Final = frozenset({"tools", "text", "output_config"})
+_NATIVE_SETTINGS: Final = RESERVED | {"max_output_tokens", "include", "store", "metadata", "client_metadata"}
 
 
 def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -> int:
@@ -81,10 +66,19 @@ def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -
     return tally.tokens(estimator)
 
 
-def is_image(part: Mapping[str, object]) -> bool:
-    """Return whether a content part is an image."""
-    kind = part.get("type")
-    return kind in IMAGES and not _is_other_file(part.get(str(kind)))
+def estimate_native_tokens(body: Mapping[str, object], estimator: Estimator) -> int:
+    """As ``estimate_prompt_tokens``, for the body of another API than chat.
+
+    Its ``messages`` or ``input`` are a list of messages and other items. What a tool returned may have media in it.
+    """
+    tally = _Tally()
+    for name, value in body.items():
+        if name in _ITEMS and isinstance(value, list):
+            tally.add_items(value)
+        elif name not in _NATIVE_SETTINGS and value is not None:
+            tally.has_tools = tally.has_tools or name in _TOOL_LIKE
+            tally.add(value)
+    return tally.tokens(estimator)
 
 
 def estimate_completion_tokens(chars: int, estimator: Estimator) -> int:
@@ -186,6 +180,31 @@ class _Tally(Struct):
             else:
                 self.add_members([{name: value}])
 
+    def add_items(self, items: list[Any]) -> None:
+        """Count messages and items of another API than chat, each like a message."""
+        self.messages += len(items)
+        for item in items:
+            self._add_item(item)
+
+    def _add_item(self, item: object) -> None:
+        if not isinstance(item, dict):
+            self.add(item)
+            return
+        for name, value in item.items():
+            if name in _PART_LISTS and isinstance(value, list):
+                for part in value:
+                    self._add_native_part(part)
+            else:
+                self.add_members([{name: value}])
+
+    def _add_native_part(self, part: object) -> None:
+        if not isinstance(part, dict):
+            self.add(part)
+        elif isinstance(part.get("content"), list):
+            self._add_item(part)
+        else:
+            self.add_part(part)
+
     def add_members(self, objects: Iterable[Mapping[str, object]]) -> None:
         """Count values, and their names unless the API defines them. ``tokens_per_message`` has the names of the API.
 
@@ -213,16 +232,14 @@ class _Tally(Struct):
     def add_part(self, part: Mapping[str, object]) -> None:
         kind = part.get("type")
         other_fields = {name: value for name, value in part.items() if name != "type"}
-        if kind not in _MEDIA:
+        if kind not in MEDIA:
             self.add_members([other_fields])
             return
-        payload_bytes, other_fields = _split_payload(other_fields)
+        payload_bytes, other_fields = split_payload(other_fields)
         if is_image(part):
             self.images += 1
-        elif kind in SOUNDS:
-            self.media_tokens += max(UNSEEN_TOKENS, payload_bytes // _bytes_per_token(part))
         else:
-            self.media_tokens += max(UNSEEN_TOKENS, payload_bytes)
+            self.media_tokens += count_media_tokens(part, payload_bytes)
         if other_fields:
             self.add(other_fields)
 
@@ -246,32 +263,3 @@ def _json_texts(value: object) -> tuple[list[str], int]:
         else:
             texts.append(str(item).lower())
     return texts, marks
-
-
-def _split_payload(members: Mapping[str, object]) -> tuple[int, dict[str, object]]:
-    """Return the most bytes that the data of an image, sound or file has, as base64, and the other fields."""
-    decoded_bytes = 0
-    other_fields: dict[str, object] = {}
-    for name, value in members.items():
-        if name in _PAYLOADS and isinstance(value, str):
-            rest_chars = value.rest.counts.chars if isinstance(value, LargeText) else 0
-            decoded_bytes += (len(value) + rest_chars) * 3 // 4
-        elif isinstance(value, dict):
-            inner_bytes, inner = _split_payload(value)
-            decoded_bytes += inner_bytes
-            other_fields |= {name: inner} if inner else {}
-        else:
-            other_fields[name] = value
-    return decoded_bytes, other_fields
-
-
-def _is_other_file(image: object) -> bool:
-    """Return whether an image part has another file, such as a PDF, which some vendors accept there."""
-    url = image.get("url") if isinstance(image, dict) else image
-    return isinstance(url, str) and (start := url[:11].lower()).startswith("data:") and start != "data:image/"
-
-
-def _bytes_per_token(part: Mapping[str, object]) -> int:
-    sound = part.get("input_audio")
-    coding = sound.get("format") if isinstance(sound, dict) else None
-    return _SOUND_BYTES_PER_TOKEN.get(str(coding), _DENSEST_SOUND_BYTES_PER_TOKEN)

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from policies.estimate import FILES, IMAGES, SOUNDS, estimate_prompt_tokens, is_image
+from policies.estimate import estimate_prompt_tokens
 from policies.family import Estimator
 from policies.large_text import first_chars
+from policies.media import FILES, IMAGES, SOUNDS, is_image
 
 _TEXT_PARTS: Final = frozenset({"text", "input_text"})
 _JSON_FORMATS: Final = frozenset({"json_object", "json_schema"})

@@ -22,6 +22,8 @@ class AnswerReader(Protocol):
     """The provider has said how its answer ended. The usage may still follow."""
     is_done: bool
     """The client has the whole answer, whatever the upstream may still send."""
+    events_sent: int
+    """How many events the client has, where its API numbers them; else 0."""
 
     @property
     def is_complete(self) -> bool:
@@ -53,6 +55,7 @@ class EndOnlyReader:
 
     is_complete = False
     has_pending = False
+    events_sent = 0
 
     def flush_pending(self) -> bytes:
         """Return nothing."""
@@ -88,6 +91,7 @@ class ReaderWrapper:
     is_complete = property(attrgetter("inner.is_complete"))
     has_pending = property(attrgetter("inner.has_pending"))
     buffered_bytes = property(attrgetter("inner.buffered_bytes"))
+    events_sent = property(attrgetter("inner.events_sent"))
 
     def flush_pending(self) -> bytes:
         """Do as the inner reader."""

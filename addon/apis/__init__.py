@@ -1,1 +1,14 @@
-"""The APIs that clients speak: one package each reads its requests, writes its answers and words its errors. Pure."""
+"""The wire shapes that clients speak: one package an API, each with the same functions. Pure.
+
+A call does not know which API it serves: it reads the request, writes the answer and words an error with these alone.
+Where a provider speaks the shape of the API, the body goes to it natively, else through chat. See
+``docs/ARCHITECTURE.md``.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from addon.apis.api import Api
+from addon.apis.chat import api as chat
+
+APIS: Final[Mapping[str, Api]] = {"chat": chat}

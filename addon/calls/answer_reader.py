@@ -9,8 +9,9 @@ from addon.answers.error import ErrorAnswerReader, UnreadableAnswerReader
 from addon.answers.guarded_reader import GuardedReader
 from addon.answers.inflating_reader import InflatingReader
 from addon.answers.reader import AnswerReader
+from addon.apis.writer import WriterContext
 from addon.calls.attempt import UpstreamAttempt
-from addon.calls.call_state import Call
+from addon.calls.call_state import CHAT, Call
 from addon.dialects import DIALECTS
 from addon.text.errors import unreadable_answer
 from addon.text.http_heads import ResponseHead
@@ -54,13 +55,37 @@ def _context(call: Call, attempt: UpstreamAttempt) -> AnswerContext:
 def _reader_of(call: Call, attempt: UpstreamAttempt, status: int, context: AnswerContext) -> AnswerReader:
     if not 200 <= status < 300:
         return ErrorAnswerReader(status, context)
+    max_bytes = call.settings.conf.upstream.max_response_bytes
+    if attempt.native:
+        native = attempt.native
+        return native.stream(context) if call.exchange.stream else native.whole(context, max_bytes)
+    reader = _chat_reader(call, attempt, context, max_bytes)
+    if call.api is CHAT:
+        return reader
+    attempt.writer_context = _writer_context(call, attempt)
+    return call.api.translate(reader, attempt.writer_context, streams=call.exchange.stream)
+
+
+def _chat_reader(
+    call: Call, attempt: UpstreamAttempt, context: AnswerContext, max_bytes: int
+) -> AnswerReader:
     dialect = DIALECTS[attempt.target.model.provider.dialect]
     if call.exchange.stream:
         return dialect.stream(context)
-    max_bytes = call.settings.conf.upstream.max_response_bytes
     if attempt.streams:
         return AssembledAnswerReader(dialect.stream, context, max_bytes)
     return dialect.whole(context, max_bytes)
+
+
+def _writer_context(call: Call, attempt: UpstreamAttempt) -> WriterContext:
+    native = call.chat.native
+    return WriterContext(
+        call_id=call.exchange.id,
+        model_slug=attempt.target.model.slug,
+        created_s=int(call.exchange.created_at.timestamp()),
+        prompt_tokens=attempt.prompt_tokens,
+        request=native.body if native else {},
+    )
 
 
 def _decompressed(reader: AnswerReader, encoding: str) -> AnswerReader:

@@ -8,7 +8,9 @@ from typing import Final
 from msgspec import Struct
 
 from addon.answers.reader import AnswerReader
+from addon.apis.writer import WriterContext
 from addon.dialects.http_request import UpstreamRequest
+from addon.dialects.native_request import NativeDialect
 from addon.text.errors import ErrorAnswer
 from addon.text.quota_headers import MAX_REST_S, find_rest_s
 from addon.text.retry_after import NO_ADVICE, RetryAdvice
@@ -30,6 +32,9 @@ class UpstreamAttempt(Struct):
     | ``cap_tokens`` | the cap on its completion by the client, operators' policies and the window, None for no limit |
     | ``dropped`` | the value of ``X-Gateway-Dropped`` |
     | ``streams`` | its answer is asked for as a stream, also where the client wants it whole |
+    | ``native`` | how its answer is read where the provider speaks the client's API; None: through chat |
+    | ``prompt_tokens`` | the estimate of its prompt, for an answer that is written in another shape |
+    | ``writer_context`` | what such an answer repeats of its call, once its head is there |
     | ``trace_fields`` | the lines of the request's head that carry the client's trace |
     | ``is_sent`` | its request may have reached the provider |
     | ``began_s`` | when it began to wait for a connection, by the clock of ``Exchange.started_s`` |
@@ -49,6 +54,9 @@ class UpstreamAttempt(Struct):
     request: UpstreamRequest
     dropped: str | None
     streams: bool = False
+    native: NativeDialect | None = None
+    prompt_tokens: int = 0
+    writer_context: WriterContext | None = None
     trace_fields: bytes = b""
     is_sent: bool = False
     began_s: float = 0.0

@@ -7,14 +7,22 @@ import asyncio
 import re
 from typing import Final
 
+from addon.apis import APIS
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.attempt_runner import AttemptRunner
 from addon.calls.authentication import authenticate, read_token
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
-from addon.calls.endpoints import Endpoint, allowed_methods, endpoint_of, slug_in_path
+from addon.calls.endpoints import (
+    API_NAMES,
+    Endpoint,
+    allowed_methods,
+    api_name_of,
+    endpoint_of,
+    slug_in_path,
+)
 from addon.calls.rate_limit import take_late_token, take_token, take_token_later
-from addon.calls.request_body import check_size, declared_length, read_chat_request
+from addon.calls.request_body import check_size, declared_length, read_request
 from addon.calls.reservation import reserve_first, reserve_next
 from addon.calls.responses import make_catalog_response, make_error_response, make_gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
@@ -41,6 +49,7 @@ takes its token and its hold in one step.
 
 _UNSERVED: Final = frozenset({404, 405})
 """The statuses of requests that nothing serves: their log lines show method and path."""
+_UNSERVED_CODES: Final = frozenset({"not_found", "method_not_allowed"})
 _CLIENT_REQUEST_ID = re.compile(r"[ -~]{1,512}")
 """Printable ASCII, as OpenAI accepts it in this header."""
 
@@ -54,9 +63,12 @@ def begin(deps: Dependencies) -> Call:
 async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
     """Serve one request to its end, even if the client leaves or the gateway refuses the call."""
     try:
-        if endpoint_of(stream.head) is not Endpoint.CHAT:
-            await _serve_catalog(call, stream, deps)
-            return
+        endpoint = endpoint_of(stream.head)
+        if endpoint is not Endpoint.CHAT:
+            if endpoint not in API_NAMES:
+                await _serve_catalog(call, stream, deps)
+                return
+            call.api = APIS[API_NAMES[endpoint]]
         headers = stream.head.headers
         if "traceparent" in headers or "x-client-request-id" in headers:
             _note_client_ids(call, headers)
@@ -91,6 +103,8 @@ async def _end_early(call: Call, stream: Stream, deps: Dependencies, fault: Exce
         case ClientLeft():
             await deps.in_flight.abandon(call)
         case Refusal():
+            if fault.code in _UNSERVED_CODES:
+                call.api = APIS[api_name_of(stream.head)]
             if isinstance(fault, TokenRefusal):
                 deps.in_flight.metrics.count_tpm_refusal(fault.owner)
             await refuse(call, stream, deps, refusal_error(fault))
@@ -115,7 +129,7 @@ async def _prepare(call: Call, stream: Stream, deps: Dependencies) -> UpstreamAt
     Where none can be made, a refusal for the rate comes before the other one: see ``rate_limit``.
     """
     try:
-        chat = await read_chat_request(call, stream, deps.bodies)
+        chat = await read_request(call, stream, deps.bodies)
         accept_request(call, chat)
         is_light = chat.body_bytes <= LIGHT_BODY_BYTES
         accept_route(
@@ -166,9 +180,10 @@ async def _answer_failure(call: Call, failure: ErrorAnswer, stream: Stream, deps
     error = call.finish_with_error(failure)
     await deps.in_flight.settle(call, error.status, error.code)
     if call.is_head_sent:
-        await stream.end(error.sse_event())
+        await stream.end(_error_event(call, error))
     else:
-        await stream.respond(make_error_response(error, make_gateway_fields(call)))
+        body = call.api.error_body(error, call.exchange.id)
+        await stream.respond(make_error_response(error, make_gateway_fields(call), body=body))
 
 
 async def refuse(call: Call, stream: Stream, deps: Dependencies, error: ErrorAnswer) -> None:
@@ -179,13 +194,22 @@ async def refuse(call: Call, stream: Stream, deps: Dependencies, error: ErrorAns
     if stream.is_client_gone or stream.is_ended:
         return
     if call.is_head_sent:
-        await stream.end(error.sse_event())
+        await stream.end(_error_event(call, error))
         return
     fields = make_gateway_fields(call)
     if error.code == "method_not_allowed":
         fields.append(("allow", allowed_methods(stream.head)))
     is_connect = stream.head.method == "CONNECT"
-    await stream.respond(make_error_response(error, fields, close=is_connect))
+    body = call.api.error_body(error, call.exchange.id)
+    await stream.respond(make_error_response(error, fields, body=body, close=is_connect))
+
+
+def _error_event(call: Call, error: ErrorAnswer) -> bytes:
+    """Return the end of a stream whose head the client has."""
+    attempt = call.current
+    reader = attempt.reader if attempt else None
+    context = attempt.writer_context if attempt else None
+    return call.api.error_event(error, call.exchange.id, context, reader.events_sent if reader else 0)
 
 
 async def fail(call: Call, stream: Stream, deps: Dependencies) -> None:

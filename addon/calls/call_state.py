@@ -6,8 +6,10 @@ from zlib import crc32
 from msgspec import Struct
 
 from addon.answers.reader import AnswerReader
+from addon.apis import APIS
+from addon.apis.api import Api
+from addon.apis.chat.request import ChatRequest
 from addon.calls.attempt import UpstreamAttempt
-from addon.calls.chat_request import ChatRequest
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.upstream.place_quotas import QuotaUse
@@ -18,6 +20,7 @@ from policies.fallback import has_longer_window, is_failure, is_too_long
 from policies.retry import find_retry_wait_s
 from policies.route import Target
 
+CHAT: Final = APIS["chat"]
 NO_CHAT: Final[Any] = NotKnown("a call has no request before its body is read and after it has ended")
 
 
@@ -38,7 +41,7 @@ class Call(Struct, eq=False):
     |---|---|
     | ``exchange`` | its stage, and all that its ledger row needs |
     | ``settings`` | the settings that it began with; a later reload does not change them |
-    | ``chat`` | the chat request, false before the body is read and after the call has ended |
+    | ``chat`` | the request as a chat request, false before the body is read and after the call has ended |
     | ``current`` | the attempt that is made now, or the last one |
     | ``failed`` | the first attempt, once another one follows it; None where none was sent |
     | ``first_failure`` | how the first of several attempts failed |
@@ -51,6 +54,7 @@ class Call(Struct, eq=False):
     | ``affinity`` | what its conversation shares, once it is asked for |
     | ``quota_tokens`` | how many tokens it likely uses, estimated where a place has a limit of them |
     | ``quota_use`` | what its attempt has taken of the quota of its place |
+    | ``api`` | the wire shape that its client speaks |
     """
 
     exchange: Exchange
@@ -68,6 +72,7 @@ class Call(Struct, eq=False):
     affinity: bytes = b""
     quota_tokens: int = 0
     quota_use: QuotaUse | None = None
+    api: Api = CHAT
 
     @property
     def attempt(self) -> UpstreamAttempt:

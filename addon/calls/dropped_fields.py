@@ -19,19 +19,22 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def format_dropped_header(
-    given: Collection[str], sent_on: Collection[str], *reports: Iterable[str]
+    given: Collection[str],
+    sent_on: Collection[str],
+    *reports: Iterable[str],
+    untranslated: Iterable[str] = (),
 ) -> str | None:
     """Return the value of the header, None where nothing was dropped.
 
     ``given`` are the fields of the request, ``sent_on`` those of them that the family knows. ``reports`` name fields
-    that were dropped later, such as ``messages.name``.
+    that were dropped later, such as ``messages.name``. ``untranslated`` are those that another API than chat names.
     """
     dropped = {name for name in given if name not in sent_on}
     for report in reports:
         # A field that a rule added, and the client did not send, is not reported.
         dropped |= {name for name in report if name.partition(".")[0] in given}
     # The gateway itself applies the reserved fields, so they are never reported as dropped.
-    return _listed(dropped - RESERVED)
+    return _listed(dropped - RESERVED | set(untranslated))
 
 
 def list_dropped(changes: Iterable[FieldChange]) -> Iterable[str]:

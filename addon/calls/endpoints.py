@@ -1,4 +1,7 @@
-"""The endpoints of the public port, and how a request head names one. Pure."""
+"""The endpoints of the public port, and how a request head names one. Pure.
+
+All are served below two base paths: ``/v1``, and ``/openai/v1`` for clients that expect OpenAI's list of models.
+"""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -6,24 +9,51 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
+from addon.apis import APIS
 from addon.calls.unserved_paths import make_not_found
 from addon.text.http_heads import RequestHead
 from policies.refusal import Refusal
 
 
 class Endpoint(Enum):
-    """A public endpoint. The value is its path."""
+    """A public endpoint. The value is its path below ``/v1``."""
 
     CHAT = "/v1/chat/completions"
+    MESSAGES = "/v1/messages"
+    COUNT_TOKENS = "/v1/messages/count_tokens"
+    RESPONSES = "/v1/responses"
     MODELS = "/v1/models"
     MODEL = "/v1/models/{slug}"
 
 
+API_NAMES: Final[Mapping[Endpoint, str]] = MappingProxyType(
+    {
+        Endpoint.CHAT: "chat",
+        Endpoint.MESSAGES: "messages",
+        Endpoint.COUNT_TOKENS: "messages",
+        Endpoint.RESPONSES: "responses",
+    }
+)
+"""The names in ``APIS`` of those that take a request body."""
+_CATALOG: Final = (Endpoint.MODELS, Endpoint.MODEL)
 METHODS: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
-    {Endpoint.CHAT: ("POST",), Endpoint.MODELS: ("GET", "HEAD"), Endpoint.MODEL: ("GET", "HEAD")}
+    {
+        **{endpoint: ("POST",) for endpoint, name in API_NAMES.items() if name in APIS},
+        **dict.fromkeys(_CATALOG, ("GET", "HEAD")),
+    }
+)
+OPENAI_BASE: Final = "/openai"
+"""The start of the second base path."""
+_BY_PATH: Final[Mapping[str, Endpoint]] = MappingProxyType(
+    {one.value: one for one in METHODS if one is not Endpoint.MODEL}
 )
 _PLAIN: Mapping[tuple[str, str], Endpoint] = MappingProxyType(
-    {(method, one.value): one for one in (Endpoint.CHAT, Endpoint.MODELS) for method in METHODS[one]}
+    {
+        (method, f"{base}{path}"): one
+        for base in ("", OPENAI_BASE)
+        for path, one in _BY_PATH.items()
+        for method in METHODS[one]
+    }
 )
 """The endpoints by method and target, for targets that are only a path."""
 _ONE_MODEL: Final = f"{Endpoint.MODELS.value}/"
@@ -37,28 +67,43 @@ def endpoint_of(head: RequestHead) -> Endpoint:
         raise Refusal("method_not_allowed", "This is a gateway, not a proxy: CONNECT is not served.")
     if head.target == "*":
         raise Refusal("method_not_allowed", "The target * is not supported. Send a path.")
-    endpoint = _endpoint_at(head.path)
+    endpoint = _endpoint_at(head)
     if endpoint is None:
-        raise make_not_found(head.path)
+        raise make_not_found(path_of(head))
     if head.method not in METHODS[endpoint]:
         allowed = " or ".join(METHODS[endpoint])
         raise Refusal("method_not_allowed", f"{endpoint.value} accepts {allowed} only.")
     return endpoint
 
 
+def path_of(head: RequestHead) -> str:
+    """Return the path of a request, the same below both base paths."""
+    path = head.path
+    return path.removeprefix(OPENAI_BASE) if path.startswith(f"{OPENAI_BASE}/v1/") else path
+
+
+def api_name_of(head: RequestHead) -> str:
+    """Return the name of the API in whose shape errors are answered: that of the path or of the nearest one above."""
+    path = f"{path_of(head)}/"
+    return next(
+        (name for one, name in API_NAMES.items() if path.startswith(f"{one.value}/") and name in APIS), "chat"
+    )
+
+
 def slug_in_path(head: RequestHead) -> str | None:
     """Return the slug in the path of a request for one model, None for all models. ``%2F`` in it is a slash."""
-    path = head.path
+    path = path_of(head)
     return unquote(path.removeprefix(_ONE_MODEL)) if path.startswith(_ONE_MODEL) else None
 
 
 def allowed_methods(head: RequestHead) -> str:
     """Return the value of the ``Allow`` header for the path of a request."""
-    endpoint = _endpoint_at(head.path)
+    endpoint = _endpoint_at(head)
     return ", ".join(METHODS[endpoint]) if endpoint else ""
 
 
-def _endpoint_at(path: str) -> Endpoint | None:
+def _endpoint_at(head: RequestHead) -> Endpoint | None:
+    path = path_of(head)
     if path.startswith(_ONE_MODEL) and path != _ONE_MODEL:
         return Endpoint.MODEL
-    return next((endpoint for endpoint in (Endpoint.CHAT, Endpoint.MODELS) if endpoint.value == path), None)
+    return _BY_PATH.get(path)

@@ -6,8 +6,8 @@ workspace may use at most as much as is still free: one workspace alone gets hal
 
 from functools import partial
 
+from addon.apis.chat.request import ChatRequest, check_content_type
 from addon.calls.call_state import Call
-from addon.calls.chat_request import ChatRequest, check_content_type, parse_chat_request
 from addon.runtime.deadline import MovableDeadline
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.text.http_heads import RequestHead
@@ -101,8 +101,11 @@ def declared_length(head: RequestHead) -> int:
     return int(length) if length.isdecimal() else 0
 
 
-async def read_chat_request(call: Call, stream: Stream, bodies: BodyBudget) -> ChatRequest:
-    """Read the body, and return the chat request in it. Raises ClientLeft, or Refusal for an invalid one."""
+async def read_request(call: Call, stream: Stream, bodies: BodyBudget) -> ChatRequest:
+    """Read the body, and return the request in it, in the API of the call.
+
+    Raises ClientLeft, or Refusal for an invalid one.
+    """
     headers = stream.head.headers
     check_content_type(headers.get("content-type"), headers.get("content-encoding"))
     if stream.has_whole_body:
@@ -114,8 +117,8 @@ async def read_chat_request(call: Call, stream: Stream, bodies: BodyBudget) -> C
     else:
         content = await _read(call, stream, bodies)
     if len(content) <= LIGHT_BODY_BYTES:
-        return parse_chat_request(content)
-    return await run_heavy_work(len(content), parse_chat_request, content)
+        return call.api.parse(content, headers)
+    return await run_heavy_work(len(content), call.api.parse, content, headers)
 
 
 async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:

@@ -16,11 +16,19 @@ CLOSING_STATUSES = frozenset({408, 413})
 
 
 def make_error_response(
-    error: ErrorAnswer, more: Iterable[tuple[str, str]], *, close: bool = False
+    error: ErrorAnswer, more: Iterable[tuple[str, str]], *, body: bytes | None = None, close: bool = False
 ) -> Response:
-    """Return the nested error object of the contract. ``more`` are headers, among them ``x-request-id``."""
+    """Return an error, with the nested object of the contract or with ``body``.
+
+    ``more`` are headers, among them ``x-request-id``.
+    """
     fields = [_JSON, *more, *retry_headers(error).items()]
-    return Response(error.status, Headers(fields), error.body(), close or error.status in CLOSING_STATUSES)
+    return Response(
+        error.status,
+        Headers(fields),
+        error.body() if body is None else body,
+        close or error.status in CLOSING_STATUSES,
+    )
 
 
 def make_answer_headers(call: Call) -> Headers:

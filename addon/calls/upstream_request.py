@@ -9,10 +9,12 @@ from functools import cache, partial
 
 from msgspec.structs import replace
 
+from addon.apis.chat.request import SERVICE_TIER, ChatRequest
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
-from addon.calls.chat_request import SERVICE_TIER, ChatRequest
 from addon.calls.dropped_fields import format_dropped_header, list_dropped
+from addon.calls.native_attempt import find_native_dialect, make_native_attempt
+from addon.calls.trace_fields import make_trace_fields
 from addon.dialects import DIALECTS
 from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
@@ -21,7 +23,6 @@ from addon.upstream.place_speeds import PlaceSpeeds
 from policies.budgets import budget_limits, check_required
 from policies.call_stages import Stage
 from policies.completion_cap import find_completion_cap, find_window_cap
-from policies.exchange import Exchange
 from policies.field_change import FieldChange
 from policies.field_rules import count_choices
 from policies.key_models import restrict_route
@@ -37,7 +38,6 @@ from policies.route import Route, Target
 from policies.sanitize import Sanitized, sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 from policies.token_limits import TokenRequest, find_likely_tokens, find_token_limits
-from policies.trace_context import make_span_id
 from policies.usage import Usage
 
 
@@ -231,21 +231,39 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     model = target.model
     budget_tokens = hold.cap_tokens if target.mode == "payg" else None
     cap = find_completion_cap(cap_tokens, model.max_completion_tokens, budget_tokens)
+    if native := find_native_dialect(call, model):
+        return make_native_attempt(call, native, key_target, cap_tokens, cap, hold)
     sendable = chat.sendable_to(model)
     sanitized = _with_service_tier(sanitize(sendable, model, cap, chat.stream), chat, target)
     request = DIALECTS[model.provider.dialect].request(target, sanitized.body)
-    dropped = None
-    if request.unsent_fields or not sanitized.is_plain or len(sendable) < len(chat.fields) + len(chat.extras):
+    dropped, prompt_tokens = None, 0
+    has_all = len(sendable) == len(chat.fields) + len(chat.extras) and not chat.untranslated
+    if request.unsent_fields or not sanitized.is_plain or not has_all:
         given = chat.fields.keys() | chat.extras.keys()
         dropped = format_dropped_header(
-            given, sendable, list_dropped(sanitized.changes), request.unsent_fields
+            given,
+            sendable,
+            list_dropped(sanitized.changes),
+            request.unsent_fields,
+            untranslated=chat.untranslated,
         )
+    if chat.native is not None:
+        prompt_tokens = chat.prompt_tokens(model.family)
     if chat.large is not None:
         request = replace(request, content=chat.large.restore(request.content))
     streams = "stream" in sanitized.body
-    trace_fields = _trace_fields(call.exchange) if call.exchange.trace else b""
+    trace_fields = make_trace_fields(call.exchange) if call.exchange.trace else b""
     return UpstreamAttempt(
-        target, key_target, hold, cap_tokens, sanitized, request, dropped, streams, trace_fields
+        target,
+        key_target,
+        hold,
+        cap_tokens,
+        sanitized,
+        request,
+        dropped,
+        streams,
+        trace_fields=trace_fields,
+        prompt_tokens=prompt_tokens,
     )
 
 
@@ -265,10 +283,3 @@ def _with_service_tier(sanitized: Sanitized, chat: ChatRequest, target: Target) 
         body={**sanitized.body, SERVICE_TIER: tier},
         list_changes=lambda: (*sanitized.changes, change),
     )
-
-
-def _trace_fields(exchange: Exchange) -> bytes:
-    """Return the lines of the next attempt's head that carry the client's trace. Each attempt is a span of its own."""
-    if exchange.trace is None or "traceparent" in exchange.next_target.model.provider.headers:
-        return b""
-    return exchange.trace.sent_fields(make_span_id(exchange.id, exchange.attempts + 1))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.runtime.listening import base_url, bind
 from addon.settings.api_keys import hash_key, make_key
 from addon.settings.settings import Settings

@@ -13,6 +13,7 @@ from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.bedrock import dialect as bedrock
 from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
+from addon.dialects.native_request import NativeDialect
 from policies.route import Target
 
 
@@ -38,3 +39,6 @@ DIALECTS: dict[str, Dialect] = {
     "gemini": gemini,
     "bedrock": bedrock,
 }
+
+NATIVE_DIALECTS: dict[str, NativeDialect] = {}
+"""The dialects in whose shape a client's own API is, so that bodies and answers keep it."""

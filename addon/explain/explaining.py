@@ -18,7 +18,6 @@ from pydantic import SecretStr
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.authentication import invalid_key_refusal
 from addon.calls.call_state import Call
-from addon.calls.chat_request import parse_chat_request
 from addon.calls.endpoints import Endpoint
 from addon.calls.request_body import check_size
 from addon.calls.upstream_request import (
@@ -90,7 +89,7 @@ def explain(
     try:
         _admit(call, content)
         with _step("body"):
-            accept_request(call, parse_chat_request(content))
+            accept_request(call, call.api.parse(content, _head(content).headers))
         explanation.requested_model, explanation.stream = call.exchange.requested_model, call.exchange.stream
         with _step("routing"):
             accept_route(call, find_route(call))

@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 from rig.configuration import ROOT
 
-from addon.calls.chat_request import parse_chat_request
-from addon.calls.chat_schema import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES
+from addon.apis.chat.request import parse_chat_request
+from addon.apis.chat.schema import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES
 from addon.text.errors import MAX_MESSAGE_CHARS, REFUSALS, upstream_error
 from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal, RefusalCode

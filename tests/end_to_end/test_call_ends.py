@@ -205,7 +205,7 @@ def test_a_provider_breaks_after_the_first_byte(plain: Gateway, upstream: Upstre
 # The gateway fails.
 
 
-UNSENT = ["admit", "read_chat_request", "find_route", "reserve_first", "make_hold_request", "make_attempt"]
+UNSENT = ["admit", "read_request", "find_route", "reserve_first", "make_hold_request", "make_attempt"]
 SENT = ["origin_of", "send", "take_head", "open_reader", "_end"]
 
 

@@ -38,7 +38,7 @@ UNSENT = [
     ("addon.gateway.addon", "", "begin"),
     ("addon.gateway.addon", "", "serve"),
     (CALL, "", "admit"),
-    (CALL, "", "read_chat_request"),
+    (CALL, "", "read_request"),
     (CALL, "", "find_route"),
     (CALL, "", "reserve_first"),
     (CALL, ".AttemptRunner", "run"),

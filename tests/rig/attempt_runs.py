@@ -11,7 +11,7 @@ from addon.calls.attempt_runner import AttemptRunner
 from addon.calls.call import admit, begin
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
-from addon.calls.request_body import read_chat_request
+from addon.calls.request_body import read_request
 from addon.calls.reservation import reserve_first
 from addon.calls.responses import make_error_response, make_gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
@@ -82,7 +82,7 @@ class Runs:
     async def _serve(self, stream: Stream) -> None:
         deps, call = self.deps, begin(self.deps)
         await admit(call, stream.head, deps)
-        accept_request(call, await read_chat_request(call, stream, deps.bodies))
+        accept_request(call, await read_request(call, stream, deps.bodies))
         accept_route(call, find_route(call))
         attempt = await reserve_first(call, deps)
         await asyncio.sleep(self.waits_s)

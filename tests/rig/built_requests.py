@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from addon.apis.chat.request import parse_chat_request
 from addon.calls.call_state import Call
-from addon.calls.chat_request import parse_chat_request
 from addon.calls.upstream_request import (
     accept_request,
     accept_route,

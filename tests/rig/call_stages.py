@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from addon.apis.chat.request import parse_chat_request
 from addon.calls import dependencies
 from addon.calls.answer_reader import open_reader
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call import admit, begin
 from addon.calls.call_state import Call
-from addon.calls.chat_request import parse_chat_request
 from addon.calls.dependencies import Dependencies
 from addon.calls.request_id import make_request_ids
 from addon.calls.reservation import reserve_first

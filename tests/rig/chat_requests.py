@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from addon.calls.chat_request import ChatRequest, parse_chat_request
+from addon.apis.chat.request import ChatRequest, parse_chat_request
 from policies.refusal import Refusal
 
 HELLO = [{"role": "user", "content": "hello"}]

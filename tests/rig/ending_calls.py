@@ -46,7 +46,7 @@ def sabotage(owner, name):
     setattr(owner, name, sabotaged)
 
 for owner, names in (
-    (call, ("admit", "read_chat_request", "find_route", "reserve_first")),
+    (call, ("admit", "read_request", "find_route", "reserve_first")),
     (reservation, ("make_hold_request", "make_attempt")),
     (attempt_runner, ("origin_of", "open_reader")),
     (attempt_runner.AttemptRunner, ("_pass_on", "_end")),

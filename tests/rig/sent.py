@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
 from policies.family import Family

@@ -62,7 +62,7 @@ PURE_MODULES = {
     *(
         "addon.text.provider_error",
         "addon.text.http1_heads",
-        "addon.calls.chat_request",
+        "addon.apis.chat.request",
         "addon.calls.public_catalog",
     ),
     *("addon.sandbox.request", "addon.sandbox.reply", "addon.sandbox.schema", "addon.sandbox.completion"),

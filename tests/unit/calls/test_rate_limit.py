@@ -8,9 +8,9 @@ import pytest
 from rig.call_stages import make_dependencies, request_head
 from rig.configuration import Configuration, model, provider, workspace
 
+from addon.apis.chat.request import parse_chat_request
 from addon.calls.call import admit, begin
 from addon.calls.call_state import Call
-from addon.calls.chat_request import parse_chat_request
 from addon.calls.dependencies import Dependencies
 from addon.calls.rate_limit import take_late_token
 from addon.calls.reservation import reserve_first

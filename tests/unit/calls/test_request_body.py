@@ -11,7 +11,7 @@ from rig.simulation.http_messages import chunk
 from rig.simulation.wire_server import WireServer, refuse
 
 from addon.calls.call import admit, begin
-from addon.calls.request_body import check_size, declared_length, read_chat_request
+from addon.calls.request_body import check_size, declared_length, read_request
 from addon.settings.settings import Settings
 from addon.text.http_heads import Headers, RequestHead
 from addon.wire.connection import WireSettings
@@ -50,7 +50,7 @@ def read_in_pieces(settings: Settings, database: Path, framing: bytes, pieces: l
             call = begin(deps)
             await admit(call, stream.head, deps)
             try:
-                await read_chat_request(call, stream, deps.bodies)
+                await read_request(call, stream, deps.bodies)
                 counted.set_result(call.counted_bytes)
             except Refusal as refusal:
                 counted.set_result(refusal.code)

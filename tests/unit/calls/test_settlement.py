@@ -10,9 +10,9 @@ from msgspec import structs
 from rig.ledger import answered_exchange, upstream_attempt
 
 from addon.answers.context import AnswerContext
+from addon.apis.chat.request import parse_chat_request
 from addon.calls import settlement
 from addon.calls.call_state import Call
-from addon.calls.chat_request import parse_chat_request
 from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.gemini import dialect as gemini

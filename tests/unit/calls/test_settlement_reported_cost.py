@@ -8,8 +8,8 @@ from msgspec import structs
 from rig.ledger import answered_exchange, upstream_attempt
 
 from addon.answers.context import AnswerContext
+from addon.apis.chat.request import parse_chat_request
 from addon.calls.call_state import Call
-from addon.calls.chat_request import parse_chat_request
 from addon.calls.settlement import read_plausible_usage
 from addon.dialects import openai
 from addon.settings.settings import Settings

@@ -8,8 +8,8 @@ import pytest
 from pydantic import SecretStr
 from rig.ledger import route_fields
 
+from addon.apis.chat.request import parse_chat_request
 from addon.calls.call_state import Call
-from addon.calls.chat_request import parse_chat_request
 from addon.calls.upstream_request import make_reviewed_call
 from policies.call_stages import Stage
 from policies.exchange import Exchange

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from rig.sent import sent, shipped_families
 
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.settings.catalog_schema import FAMILIES_FILE
 from policies.family import Family
 from policies.refusal import Refusal

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rig import explained
 from rig.explanations import NOW, call_of, explain_as, loaded
 
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.explain.explaining import explain
 from policies.completion_cap import find_completion_cap

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.estimate import UNSEEN_TOKENS, estimate_completion_tokens, estimate_prompt_tokens
+from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
 from policies.family import RESERVED, Estimator
+from policies.media import UNSEEN_TOKENS
 
 TEXT_ONLY = Estimator(base_tokens=0, tokens_per_message=0, tools_tokens=0)
 FRAMES = Estimator(base_tokens=10, tokens_per_message=3, tools_tokens=200, tokens_per_image=1_000)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rig.configuration import ROOT
 
-from addon.calls.chat_request import FORWARDED, parse_chat_request
+from addon.apis.chat.request import FORWARDED, parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
 from policies.model import Model

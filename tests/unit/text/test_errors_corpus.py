@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rig.corpus import Recorded, needs_corpus, read_corpus, read_whole_corpus
 
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.text.errors import ErrorAnswer, is_error_payload, upstream_error, upstream_error_in_success
 from addon.text.masking import mask_credentials
 from policies.refusal import Refusal

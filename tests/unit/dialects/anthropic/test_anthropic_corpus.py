@@ -22,7 +22,7 @@ from rig.native_anthropic_answers import (
     message_of,
 )
 
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.dialects.anthropic.answer import AnthropicStream, to_completion
 from addon.dialects.anthropic.request import to_request
 from policies.family import Family

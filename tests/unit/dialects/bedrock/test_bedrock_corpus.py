@@ -10,7 +10,7 @@ from rig.native_converse import NotInChatError, chat_request_of, check_request, 
 from rig.native_converse_stream import event_frame, stream_of
 
 from addon.answers.context import AnswerContext
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.dialects.bedrock import dialect
 from addon.dialects.bedrock.answer import to_completion
 from addon.dialects.bedrock.request import to_request

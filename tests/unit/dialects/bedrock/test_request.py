@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 from rig.native_converse import check_request
 
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.dialects.bedrock.request import to_request
 from policies.family import Family

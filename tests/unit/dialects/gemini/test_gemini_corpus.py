@@ -10,7 +10,7 @@ from rig.native_gemini import chat_request_of, check, meaning, rest_names
 from rig.readers import Answer, chat, difference, gemini_sdk
 from rig.readers.events import event_texts
 
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.dialects.gemini.answer import GeminiStream, to_completion
 from addon.dialects.gemini.request import to_request
 from policies.family import Family

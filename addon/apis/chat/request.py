@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from addon.calls.chat_schema import FORWARDED, KNOWN, METADATA, validate
+from addon.apis.chat.schema import FORWARDED, KNOWN, METADATA, validate
+from addon.dialects.native_request import NativeRequest
 from addon.text.json_decode import decode_large_object
 from addon.text.large_strings import LargeStrings
-from policies.estimate import estimate_prompt_tokens
+from policies.estimate import estimate_native_tokens, estimate_prompt_tokens
 from policies.family import CAP_FIELDS, Family
 from policies.field_rules import count_choices
 from policies.model import Model
@@ -35,7 +36,9 @@ class ChatRequest(Struct, frozen=True, gc=False):
     | ``end_user`` | ``user``, which is also among ``fields`` |
     | ``fields`` | the other fields of the contract that are set, with the client's values |
     | ``extras`` | all other keys of the body, ``metadata`` among them |
-    | ``large`` | the rest of each ``LargeText`` in ``fields`` and ``extras`` |
+    | ``large`` | the rest of each ``LargeText`` in ``fields``, ``extras`` and ``native`` |
+    | ``native`` | the request in the shape of another API, of which this is the translation; None for chat |
+    | ``untranslated`` | the fields of that request that a chat request can't carry, in the words of its API |
     """
 
     model: str | None
@@ -47,6 +50,8 @@ class ChatRequest(Struct, frozen=True, gc=False):
     extras: Mapping[str, Any]
     large: LargeStrings | None = None
     body_bytes: int = 0
+    native: NativeRequest | None = None
+    untranslated: tuple[str, ...] = ()
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -89,7 +94,9 @@ class ChatRequest(Struct, frozen=True, gc=False):
         return asked if is_base or prices.find_service_tier(asked) is not None else None
 
     def prompt_tokens(self, family: Family) -> int:
-        """Estimate the prompt from all fields that are sent to a model of ``family``."""
+        """Estimate the prompt from all fields that are sent to a model of ``family``, or may be sent natively."""
+        if self.native is not None:
+            return estimate_native_tokens(self.native.body, family.estimator)
         fields = self.sendable(family)
         if not family.drops.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in family.drops}
@@ -111,6 +118,17 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     if given.get("messages", []) == []:
         raise Refusal("bad_request", "messages: At least one message is required.", "messages")
     validate(given)
+    return make_chat_request(given, large, len(body))
+
+
+def make_chat_request(
+    given: Mapping[str, Any],
+    large: LargeStrings | None,
+    body_bytes: int,
+    native: NativeRequest | None = None,
+    untranslated: tuple[str, ...] = (),
+) -> ChatRequest:
+    """Return the request of a valid chat body without nulls. ``native`` is the request that it translates."""
     caps = [given[key] for key in CAP_FIELDS if key in given]
     return ChatRequest(
         model=given.get("model"),
@@ -121,7 +139,9 @@ def parse_chat_request(body: bytes) -> ChatRequest:
         fields={key: value for key, value in given.items() if key in FORWARDED},
         extras={key: value for key, value in given.items() if key not in KNOWN},
         large=large,
-        body_bytes=len(body),
+        body_bytes=body_bytes,
+        native=native,
+        untranslated=untranslated,
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.calls.chat_request import check_content_type
+from addon.apis.chat.request import check_content_type
 from policies.refusal import Refusal
 
 

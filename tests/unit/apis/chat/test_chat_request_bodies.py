@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rig.chat_requests import CONTRACT, HELLO, NAMED_APART, encoded, read, refused
 
-from addon.calls.chat_request import ChatRequest, parse_chat_request
+from addon.apis.chat.request import ChatRequest, parse_chat_request
 from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from rig.chat_requests import CONTRACT, HELLO, NAMED_APART, encoded, refused
 
-from addon.calls.chat_request import parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 
 FUNCTION = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 NAMED = {"type": "function", "function": {"name": "weather"}}

@@ -1,0 +1,35 @@
+"""``Api``: what the way of a call asks of the wire shape that its client speaks. Pure."""
+
+from typing import Protocol
+
+from addon.answers.reader import AnswerReader
+from addon.apis.chat.request import ChatRequest
+from addon.apis.writer import WriterContext
+from addon.text.errors import ErrorAnswer
+from addon.text.http_heads import Headers
+
+
+class Api(Protocol):
+    """The members of each module in ``APIS``."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802  (a constant of a module)
+        """The word for it in rows, metrics and documentation."""
+
+    @property
+    def NATIVE_DIALECT(self) -> str | None:  # noqa: N802
+        """The dialect of ``NATIVE_DIALECTS`` that has the same shape. None for chat, which all go through."""
+
+    def parse(self, body: bytes, headers: Headers, /) -> ChatRequest:
+        """Return the request in ``body``. Raises Refusal that names the fields of this API."""
+
+    def translate(self, reader: AnswerReader, context: WriterContext, /, *, streams: bool) -> AnswerReader:
+        """Return a reader that writes the chat answer of ``reader`` in this shape."""
+
+    def error_body(self, error: ErrorAnswer, request_id: str, /) -> bytes:
+        """Return an error as the body of an answer."""
+
+    def error_event(
+        self, error: ErrorAnswer, request_id: str, context: WriterContext | None, events_sent: int, /
+    ) -> bytes:
+        """Return an error as the end of a stream in which ``events_sent`` events were sent."""

@@ -1,0 +1,1 @@
+"""The chat API, ``POST /v1/chat/completions``. Pure. Source: contract."""

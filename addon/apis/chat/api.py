@@ -1,0 +1,34 @@
+"""The chat API: its answers are those that every dialect's reader makes. Pure. Source: contract."""
+
+from typing import Final
+
+from addon.answers.reader import AnswerReader
+from addon.apis.chat.request import ChatRequest, parse_chat_request
+from addon.apis.writer import WriterContext
+from addon.text.errors import ErrorAnswer
+from addon.text.http_heads import Headers
+
+NAME: Final = "chat"
+NATIVE_DIALECT: Final = None
+
+
+def parse(body: bytes, _headers: Headers) -> ChatRequest:
+    """Return the chat request in ``body``. Raises Refusal."""
+    return parse_chat_request(body)
+
+
+def translate(reader: AnswerReader, _context: WriterContext, *, streams: bool) -> AnswerReader:  # noqa: ARG001
+    """Return ``reader``: its answer has this shape."""
+    return reader
+
+
+def error_body(error: ErrorAnswer, _request_id: str) -> bytes:
+    """Return the nested error object of the contract."""
+    return error.body()
+
+
+def error_event(
+    error: ErrorAnswer, _request_id: str, _context: WriterContext | None, _events_sent: int
+) -> bytes:
+    """Return the same object as an event."""
+    return error.sse_event()

@@ -1,0 +1,77 @@
+"""An attempt at a provider that speaks the client's API: the body goes as the client wrote it. No I/O."""
+
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from addon.apis.chat.request import SERVICE_TIER
+from addon.calls.attempt import UpstreamAttempt
+from addon.calls.call_state import Call
+from addon.calls.dropped_fields import format_dropped_header
+from addon.calls.trace_fields import make_trace_fields
+from addon.dialects import NATIVE_DIALECTS
+from addon.dialects.native_request import NativeDialect, NativeRequest
+from policies.field_change import FieldChange
+from policies.model import Model
+from policies.route import Target
+from policies.sanitize import Sanitized
+from policies.spend import Hold
+
+NO_HOSTED_TOOLS: Final[frozenset[str]] = frozenset()
+
+
+def find_native_dialect(call: Call, model: Model) -> NativeDialect | None:
+    """Return the dialect that speaks the API of a call at the place of ``model``, None where it goes through chat."""
+    name = call.api.NATIVE_DIALECT
+    return NATIVE_DIALECTS[name] if name is not None and name == model.provider.dialect else None
+
+
+def make_native_attempt(
+    call: Call,
+    native: NativeDialect,
+    key_target: Target,
+    cap_tokens: int | None,
+    sent_cap_tokens: int | None,
+    hold: Hold,
+) -> UpstreamAttempt:
+    """Return an attempt whose body is the client's own, but for the fields that are the gateway's to set.
+
+    ``cap_tokens`` is as for ``UpstreamAttempt``, ``sent_cap_tokens`` what is sent.
+    """
+    chat, target, stream = call.chat, call.exchange.next_target, call.exchange.stream
+    if chat.native is None:
+        raise RuntimeError(f"call {call.exchange.id}: it has no request of its own API")
+    given = _with_own_service_tier(chat.native, chat.service_tier(target))
+    request = native.request(target, given, sent_cap_tokens, streams=stream, hosted_tools=NO_HOSTED_TOOLS)
+    sanitized = Sanitized(
+        {target.model.family.cap_field: sent_cap_tokens},
+        partial(_list_native_changes, request.unsent_fields, call.api.NAME),
+    )
+    dropped = format_dropped_header((), (), untranslated=request.unsent_fields)
+    if chat.large is not None:
+        request = replace(request, content=chat.large.restore(request.content))
+    trace_fields = make_trace_fields(call.exchange) if call.exchange.trace else b""
+    return UpstreamAttempt(
+        target,
+        key_target,
+        hold,
+        cap_tokens,
+        sanitized,
+        request,
+        dropped,
+        stream,
+        native,
+        trace_fields=trace_fields,
+    )
+
+
+def _with_own_service_tier(native: NativeRequest, tier: str | None) -> NativeRequest:
+    """Return the request with the service tier whose price is held, without one where it is the account's."""
+    body = {name: value for name, value in native.body.items() if name != SERVICE_TIER}
+    return replace(native, body=body if tier is None else {**body, SERVICE_TIER: tier})
+
+
+def _list_native_changes(unsent: tuple[str, ...], api: str) -> tuple[FieldChange, ...]:
+    reason = "the provider speaks the client's API, but does not know the field, or may not get it"
+    return tuple(FieldChange(name, "dropped", reason, f"docs/apis-{api}.md") for name in unsent)
