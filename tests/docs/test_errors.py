@@ -7,7 +7,7 @@ import pytest
 from rig.configuration import ROOT
 
 from addon.apis.chat.request import parse_chat_request
-from addon.apis.chat.schema import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES
+from addon.apis.validation import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES
 from addon.text.errors import MAX_MESSAGE_CHARS, REFUSALS, upstream_error
 from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal, RefusalCode

@@ -3,33 +3,14 @@
 Source: contract, "Chat request body" and "Message object"; of ``metadata`` OpenAI, "Create chat completion".
 """
 
-from collections.abc import Iterable, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, Required, TypedDict, cast
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, Required, TypedDict
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    TypeAdapter,
-    ValidationError,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    with_config,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag, TypeAdapter, with_config
 from pydantic_core import PydanticCustomError
 
+from addon.apis.validation import Counted, Location, check, one_of, shape
 from policies.family import RESERVED
-from policies.refusal import Refusal
-
-MAX_EXPLAINED_FAILURES = 20
-"""The number of invalid fields that are listed with their errors. The others are listed by name only."""
-# Validation stops here: the errors of ten million wrong elements would take gigabytes.
-MAX_FOUND_FAILURES = 1_000
 
 METADATA: Final = "metadata"
 """The client's own tags of a call. They are checked as the contract's fields are, and sent where a family has them."""
@@ -42,37 +23,10 @@ class _Object(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class _TooManyFailuresError(Exception):
-    """Ends the validation at once. Pydantic would catch a ValueError and go on."""
-
-
-def _counted(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    """Validate one element of an array, and count the errors of all of them in the list that is the context."""
-    try:
-        return check(value)
-    except ValidationError as error:
-        errors = cast(list[int], info.context)
-        errors[0] += error.error_count()
-        if errors[0] > MAX_FOUND_FAILURES:
-            raise _TooManyFailuresError from None
-        raise
-
-
-def _shape(value: Any) -> str | None:
-    shapes = ((str, "<text>"), (list, "<array>"), (dict, "<object>"))
-    return next((name for shape, name in shapes if isinstance(value, shape)), None)
-
-
 def _function_or_other(value: Any) -> str | None:
     if not isinstance(value, dict):
         return None
     return "<function>" if value.get("type") == "function" else "<other>"
-
-
-def _one_of(shape: Any, description: str) -> Any:
-    return Discriminator(
-        shape, custom_error_type="shape", custom_error_message=f"Input should be {description}"
-    )
 
 
 def _check_stop(value: Any) -> Any:
@@ -105,7 +59,6 @@ _METADATA_WORDS: Final = (
     f" with names of at most {MAX_TAG_NAME_CHARS}"
 )
 
-_Counted = WrapValidator(_counted)
 _Text = Annotated[str, Field(min_length=1)]
 _PositiveInt = Annotated[int, Field(gt=0)]
 
@@ -141,19 +94,19 @@ class _FunctionCall(_ToolCall):
 
 _Tool = Annotated[
     Annotated[_FunctionTool, Tag("<function>")] | Annotated[_Typed, Tag("<other>")],
-    _one_of(_function_or_other, "an object"),
+    one_of(_function_or_other, "an object"),
 ]
 _Call = Annotated[
     Annotated[_FunctionCall, Tag("<function>")] | Annotated[_ToolCall, Tag("<other>")],
-    _one_of(_function_or_other, "an object"),
+    one_of(_function_or_other, "an object"),
 ]
 _ToolChoice = Annotated[
     Annotated[Literal["auto", "none", "required"], Tag("<text>")] | Annotated[_NamedTool, Tag("<object>")],
-    _one_of(_shape, "'auto', 'none', 'required' or an object that names a function"),
+    one_of(shape, "'auto', 'none', 'required' or an object that names a function"),
 ]
 _Content = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[list[Annotated[_Typed, _Counted]], Tag("<array>")],
-    _one_of(_shape, "a string or an array of parts"),
+    Annotated[str, Tag("<text>")] | Annotated[list[Annotated[_Typed, Counted]], Tag("<array>")],
+    one_of(shape, "a string or an array of parts"),
 ]
 
 
@@ -161,7 +114,7 @@ class _Message(_Object):
     role: _Text
     content: _Content | None = None
     name: str | None = None
-    tool_calls: list[Annotated[_Call, _Counted]] | None = None
+    tool_calls: list[Annotated[_Call, Counted]] | None = None
     tool_call_id: str | None = None
 
 
@@ -171,7 +124,7 @@ class _StreamOptions(_Object):
 
 @with_config(ConfigDict(strict=True))
 class _Body(TypedDict, total=False):
-    messages: Required[list[Annotated[_Message, _Counted]]]
+    messages: Required[list[Annotated[_Message, Counted]]]
     model: _Text
     temperature: float
     top_p: Annotated[float, Field(gt=0, le=1)]
@@ -184,7 +137,7 @@ class _Body(TypedDict, total=False):
     stop: Annotated[Any, AfterValidator(_check_stop)]
     logprobs: bool
     top_logprobs: int
-    tools: list[Annotated[_Tool, _Counted]]
+    tools: list[Annotated[_Tool, Counted]]
     tool_choice: _ToolChoice
     parallel_tool_calls: bool
     response_format: _Typed
@@ -200,14 +153,6 @@ _validate = TypeAdapter(_Body).validator.validate_python
 _PLAIN_ROLES = frozenset({"system", "user", "assistant"})
 KNOWN = frozenset(_Body.__annotations__) - {METADATA}
 FORWARDED = KNOWN - RESERVED
-
-
-# --- messages about invalid fields -----------------------------------------------------------------------------------
-
-# Pydantic's own messages for these name Python types.
-_PLAIN_WORDS = MappingProxyType(
-    {"model_type": "Input should be an object", "list_type": "Input should be an array"}
-)
 
 
 def validate(given: dict[str, Any]) -> None:
@@ -226,28 +171,11 @@ def validate(given: dict[str, Any]) -> None:
             or not isinstance(one.get("content"), str)
         ]
         given = given | {"messages": [messages[at] for at in odd]}
-    try:
-        _validate(given, context=[0])
-    except _TooManyFailuresError:
-        raise Refusal("validation_failed", f"More than {MAX_FOUND_FAILURES} fields are invalid.") from None
-    except ValidationError as error:
-        failures = error.errors(include_url=False, include_context=False, include_input=False)
-        raise _validation_failed(
-            (_path(f["loc"], odd), _PLAIN_WORDS.get(f["type"], f["msg"])) for f in failures
-        ) from None
+    check(_validate, given, lambda location: _locate(location, odd))
 
 
-def _path(location: tuple[int | str, ...], odd: Sequence[int]) -> str:
-    """Return the dotted path of an error. Its index of a message counts only the ``odd`` ones."""
+def _locate(location: Location, odd: Sequence[int]) -> Location:
+    """Return the path in the request. An index of a message counts only the ``odd`` ones."""
     if location[:1] == ("messages",) and len(location) > 1:
-        location = ("messages", odd[int(location[1])], *location[2:])
-    return ".".join(str(part) for part in location if not str(part).startswith("<"))
-
-
-def _validation_failed(found: Iterable[tuple[str, str]]) -> Refusal:
-    failures = list(found)
-    listed = [f"{path}: {words}" for path, words in failures[:MAX_EXPLAINED_FAILURES]]
-    if others := [path for path, _ in failures[MAX_EXPLAINED_FAILURES:]]:
-        listed.append(f"also {', '.join(others)}")
-    paths = {path for path, _ in failures}
-    return Refusal("validation_failed", "; ".join(listed), paths.pop() if len(paths) == 1 else None)
+        return ("messages", odd[int(location[1])], *location[2:])
+    return location

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rig.chat_requests import CONTRACT, HELLO, encoded, refused
 
-from addon.apis.chat.schema import MAX_FOUND_FAILURES
+from addon.apis.validation import MAX_FOUND_FAILURES
 
 SECRET = "a-private-word"
 MESSAGE_TEXTS: list[tuple[dict[str, Any], str, str | None]] = [
