@@ -61,6 +61,13 @@ class LargeText(str):
         return "".join(found)[:chars]
 
 
+def prefixed(prefix: str, text: str) -> str:
+    """Return ``text`` after ``prefix``; a long one stays long."""
+    if not isinstance(text, LargeText):
+        return prefix + text
+    return LargeText.of(prefix + text.beginning, str(text)[len(text.beginning) :], text.rest)
+
+
 def first_chars(text: str, chars: int) -> str:
     """Return the first ``chars`` characters of ``text``, decoded if it is a long one."""
     return text.first(chars) if isinstance(text, LargeText) else text[:chars]
