@@ -46,7 +46,8 @@ class Model:
     is the most tokens of prompt and completion together, None where the catalog does not say. With ``cost``
     ``"reported"``, the wholesale cost is the one that the provider reports; ``markup_percent`` is for that.
     ``price_set`` is made of the prices and of what else decides a cost.
-    ``max_searches`` is how many searches of one call its provider may charge for.
+    ``max_searches`` is how many searches of one call its provider may charge for. ``hosted_tools`` are those of the
+    provider's tools that may run; where there are any, nothing else searches.
     ``wholesale`` and ``retail`` hold where none of ``timed`` does.
     """
 
@@ -65,6 +66,7 @@ class Model:
     lacks: frozenset[str] = frozenset()
     timed: tuple[TimedPrices, ...] = ()
     max_searches: int = MAX_SEARCHES
+    hosted_tools: frozenset[str] = frozenset()
     order: Order = "sticky"
     weight: int = 1
     deployments: tuple["Model", ...] = field(default=(), repr=False)
@@ -246,6 +248,7 @@ class Workspace:
     ``tpm`` is the most tokens a minute of its calls, None for no limit.
     ``states_overage_protection``: whether its file sets ``overage_protection``, or the default applies.
     ``alert_at_percent``: which used parts of a budget are worth an alert, ascending.
+    ``hosted_tools``: which tools of providers its calls may run.
     ``credentials`` are the secrets of all keys.
     """
 
@@ -263,6 +266,7 @@ class Workspace:
     context_fallback_model: str | None = None
     safety_net: bool = False
     alert_at_percent: tuple[int, ...] = (80, 95, 100)
+    hosted_tools: frozenset[str] = frozenset()
     byok: Mapping[str, Byok] = _NO_ENTRIES
     rules: tuple[KeywordRule, ...] = ()
     heuristics: tuple[Heuristic, ...] = ()

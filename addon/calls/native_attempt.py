@@ -1,7 +1,6 @@
 """An attempt at a provider that speaks the client's API: the body goes as the client wrote it. No I/O."""
 
 from functools import partial
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,18 +12,32 @@ from addon.calls.trace_fields import make_trace_fields
 from addon.dialects import NATIVE_DIALECTS
 from addon.dialects.native_request import NativeDialect, NativeRequest
 from policies.field_change import FieldChange
+from policies.hosted_tools import find_search_bound
 from policies.model import Model
 from policies.route import Target
 from policies.sanitize import Sanitized
 from policies.spend import Hold
-
-NO_HOSTED_TOOLS: Final[frozenset[str]] = frozenset()
 
 
 def find_native_dialect(call: Call, model: Model) -> NativeDialect | None:
     """Return the dialect that speaks the API of a call at the place of ``model``, None where it goes through chat."""
     name = call.api.NATIVE_DIALECT
     return NATIVE_DIALECTS[name] if name is not None and name == model.provider.dialect else None
+
+
+def find_hosted_tools(call: Call, model: Model) -> frozenset[str]:
+    """Return the tools of its provider that may run in a call: those with a price that its workspace allows."""
+    return model.hosted_tools & call.exchange.workspace.hosted_tools
+
+
+def find_max_searches(call: Call, model: Model) -> int:
+    """Return how many searches the provider of ``model`` may charge for in a call."""
+    if not model.hosted_tools:
+        return model.max_searches
+    native = call.chat.native
+    if native is None or find_native_dialect(call, model) is None:
+        return 0
+    return find_search_bound(native.body, find_hosted_tools(call, model), model.max_searches)
 
 
 def make_native_attempt(
@@ -43,7 +56,9 @@ def make_native_attempt(
     if chat.native is None:
         raise RuntimeError(f"call {call.exchange.id}: it has no request of its own API")
     given = _with_own_service_tier(chat.native, chat.service_tier(target))
-    request = native.request(target, given, sent_cap_tokens, streams=stream, hosted_tools=NO_HOSTED_TOOLS)
+    request = native.request(
+        target, given, sent_cap_tokens, streams=stream, hosted_tools=find_hosted_tools(call, target.model)
+    )
     sanitized = Sanitized(
         {target.model.family.cap_field: sent_cap_tokens},
         partial(_list_native_changes, request.unsent_fields, call.api.NAME),

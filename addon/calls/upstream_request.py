@@ -13,7 +13,7 @@ from addon.apis.chat.request import SERVICE_TIER, ChatRequest
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dropped_fields import format_dropped_header, list_dropped
-from addon.calls.native_attempt import find_native_dialect, make_native_attempt
+from addon.calls.native_attempt import find_max_searches, find_native_dialect, make_native_attempt
 from addon.calls.trace_fields import make_trace_fields
 from addon.dialects import DIALECTS
 from addon.store.protocol import HoldRequest
@@ -217,7 +217,7 @@ def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protecte
         uncapped_tokens=model.family.uncapped_completion_tokens,
         service_tier=chat.service_tier(target),
         rare_kinds=rare_kinds,
-        max_searches=model.max_searches,
+        max_searches=find_max_searches(call, model),
     )
 
 

@@ -32,9 +32,16 @@ COLUMNS = (
         "fallback_model",
     ),
     *("context_fallback_model",),
-    *("safety_net", "overage_protection", "alert_at_percent", "active_keys"),
+    *("safety_net", "overage_protection", "alert_at_percent", "hosted_tools", "active_keys"),
 )
-OPTIONAL_COLUMNS = ("alert_at_percent", "safety_net", "context_fallback_model", "fallback_model", "name")
+OPTIONAL_COLUMNS = (
+    "hosted_tools",
+    "alert_at_percent",
+    "safety_net",
+    "context_fallback_model",
+    "fallback_model",
+    "name",
+)
 """The columns that a table leaves out first."""
 
 
@@ -100,5 +107,6 @@ def _make_row(workspace: Workspace) -> list[Any]:
         workspace.safety_net,
         workspace.overage_protection,
         list(workspace.alert_at_percent),
+        sorted(workspace.hosted_tools),
         sum(key.active for key in workspace.keys),
     ]

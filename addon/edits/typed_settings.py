@@ -256,6 +256,15 @@ WORKSPACE_SETTINGS: Final = (
         ),
     ),
     Setting(
+        "hosted_tools",
+        "--hosted-tools",
+        "The tools that providers may run during its calls: web_search.",
+        "Tools of providers",
+        "NAMES",
+        parse_names,
+        hint="The tools that providers may run and charge for, separated by commas: web_search. If empty: none.",
+    ),
+    Setting(
         "overage_protection",
         "--overage-protection",
         "Hold the money of each call before it is sent.",

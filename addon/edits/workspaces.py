@@ -10,7 +10,7 @@ from addon.settings.settings import SettingsFiles
 
 SETTABLE: Final = (
     *("name", "plan", "rpm_override", "tpm", "monthly_spend_cap_usd", "overage_protection", "default_model"),
-    *("fallback_model", "context_fallback_model", "safety_net", "alert_at_percent"),
+    *("fallback_model", "context_fallback_model", "safety_net", "alert_at_percent", "hosted_tools"),
 )
 """The keys of the top level that an edit may change, in the order of a new file."""
 

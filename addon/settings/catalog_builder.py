@@ -185,6 +185,7 @@ class CatalogBuilder:
             active=table.active and (self.sandbox_enabled or not provider.builtin),
             context_window=table.context_window,
             max_searches=table.max_searches,
+            hosted_tools=frozenset(table.hosted_tools),
             cost=table.cost,
             markup_percent=markup_percent,
             lacks=frozenset(table.lacks),

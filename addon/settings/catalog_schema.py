@@ -45,6 +45,7 @@ from policies.family import (
     ToolChoiceForm,
     ToolChoiceSent,
 )
+from policies.hosted_tools import HostedTool
 from policies.model import MAX_DEPLOYMENTS, Order
 from policies.model_lacks import Lack
 from policies.prices import MAX_SEARCHES
@@ -229,6 +230,7 @@ class ModelTable(QuotaTable, TimedPricesTable, PlaceTable):
     max_completion_tokens: Count
     context_window: Count | None = None
     max_searches: Annotated[int, Field(ge=0, le=1_000, strict=True)] = MAX_SEARCHES
+    hosted_tools: Distinct[HostedTool] = ()
     lacks: Distinct[Lack] = ()
     cost: Literal["computed", "reported"] = "computed"
     byok_only: bool = False
@@ -253,6 +255,12 @@ class ModelTable(QuotaTable, TimedPricesTable, PlaceTable):
         for key in ("order", "weight"):
             if key in self.model_fields_set and not self.deployments:
                 raise table_error("is only for a model with deployments", key)
+        return self
+
+    @model_validator(mode="after")
+    def _check_hosted_tools(self) -> Self:
+        if self.hosted_tools and not self.per_search_price_per_m:
+            raise table_error("needs per_search_price_per_m: what a search costs", "hosted_tools")
         return self
 
     @model_validator(mode="after")

@@ -39,6 +39,7 @@ OWN_MODULES: Final = frozenset(
             "field_rules",
             "fleet_files",
             "function_tools",
+            "hosted_tools",
             "model_lacks",
             "key_claims",
             "key_cooldown",
@@ -49,6 +50,7 @@ OWN_MODULES: Final = frozenset(
             "limits",
         ),
         *(
+            "media",
             "messages",
             "model",
             "money",

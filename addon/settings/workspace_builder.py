@@ -184,6 +184,7 @@ def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) ->
         context_fallback_model=table.context_fallback_model,
         safety_net=table.safety_net,
         alert_at_percent=table.alert_at_percent,
+        hosted_tools=frozenset(table.hosted_tools),
         byok=MappingProxyType(byok),
         rules=tuple(KeywordRule(rule.keywords, rule.model) for rule in table.rules),
         heuristics=tuple(Heuristic(h.when, h.model, h.threshold_tokens) for h in table.heuristics),

@@ -12,6 +12,7 @@ from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
     AlertPercents,
     Count,
+    Distinct,
     KeyHash,
     Label,
     Listed,
@@ -22,6 +23,7 @@ from addon.settings.value_types import (
     Text,
     Usd,
 )
+from policies.hosted_tools import HostedTool
 from policies.model import HeuristicWhen, Plan, Reset
 from policies.tags import TAG_NAME_IS, USER, is_tag
 from policies.token_rate import MAX_TPM
@@ -134,6 +136,7 @@ class WorkspaceTable(Table):
     context_fallback_model: str | None = None
     safety_net: bool = False
     alert_at_percent: AlertPercents = (80, 95, 100)
+    hosted_tools: Distinct[HostedTool] = ()
     keys: Listed[KeyTable] = ()
     byok: dict[str, ByokTable] = {}
     rules: Annotated[Listed[RuleTable], Field(max_length=MAX_RULES)] = ()

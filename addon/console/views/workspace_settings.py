@@ -30,6 +30,7 @@ def make_settings_values(workspace: Workspace | None, settings: Settings) -> Map
             "context_fallback_model": workspace.context_fallback_model,
             "safety_net": workspace.safety_net,
             "alert_at_percent": list(workspace.alert_at_percent),
+            "hosted_tools": sorted(workspace.hosted_tools),
         },
     }
 

@@ -144,6 +144,7 @@ def make_facts(settings: Row | None, file: str | None) -> Sequence[tuple[Any, ..
         ("Model for long prompts", settings["context_fallback_model"]),
         ("Safety Net", "on" if settings["safety_net"] else "off"),
         ("Alerts at", ", ".join(f"{one}%" for one in settings["alert_at_percent"]) or "never"),
+        ("Tools of providers", ", ".join(settings["hosted_tools"]) or "none"),
         ("File", file),
     ]
 

@@ -20,12 +20,23 @@ def test_a_workspace_is_created_changed_and_listed(folder: Path) -> None:
     created = run(folder, "create", "gamma", "--name", "Gamma Ltd", "--plan", "pro", *limits, "--safety-net")
     assert created.exit_code == 0, created.output
     assert created.stdout == "workspace gamma is created; give it a key: tollgate keys create gamma\n"
+    tools = ("--hosted-tools", "web_search")
     changed = run(
-        folder, "set", "gamma", "--no-rpm", "--monthly-cap", "250", "--no-safety-net", "--alert-at", "50,100"
+        folder,
+        "set",
+        "gamma",
+        "--no-rpm",
+        "--monthly-cap",
+        "250",
+        "--no-safety-net",
+        "--alert-at",
+        "50,100",
+        *tools,
     )
     assert (
         changed.stdout
-        == "workspace gamma: monthly_spend_cap_usd, safety_net, alert_at_percent set; rpm_override removed\n"
+        == "workspace gamma: monthly_spend_cap_usd, safety_net, alert_at_percent, hosted_tools set; "
+        "rpm_override removed\n"
     )
     shown = {row["workspace"]: row for row in json.loads(run(folder, "list", "--json").stdout)}
     assert shown["gamma"] == {
@@ -41,6 +52,7 @@ def test_a_workspace_is_created_changed_and_listed(folder: Path) -> None:
         "safety_net": False,
         "overage_protection": True,
         "alert_at_percent": [50, 100],
+        "hosted_tools": ["web_search"],
         "active_keys": 0,
     }
     assert shown["acme"]["active_keys"] == 1
