@@ -1,0 +1,149 @@
+"""The response object of an answer and of three events of a stream: settings of the request, and what came. Pure.
+
+Source: OpenAI, API reference, "The response object"; recorded answers, for what a setting is that the request lacks.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import msgspec
+
+from addon.apis.writer import WriterContext
+from addon.text.json_encode import encode_json
+from policies.large_text import LargeText
+from policies.usage import Usage
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "instructions": None,
+        "max_output_tokens": None,
+        "max_tool_calls": None,
+        "metadata": {},
+        "parallel_tool_calls": True,
+        "prompt_cache_key": None,
+        "prompt_cache_retention": None,
+        "safety_identifier": None,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "top_logprobs": 0,
+        "top_p": 1.0,
+        "truncation": "disabled",
+        "user": None,
+    }
+)
+_FIXED: Final[Mapping[str, Any]] = MappingProxyType(
+    {"background": False, "completed_at": None, "previous_response_id": None, "store": False}
+)
+"""The gateway keeps no answer, whatever the client asked for."""
+_REASONING: Final = MappingProxyType({"effort": None, "summary": None})
+_TEXT: Final = MappingProxyType({"format": {"type": "text"}, "verbosity": "medium"})
+_SCHEMA: Final = MappingProxyType({"description": None, "strict": False})
+_SERVICE_TIERS: Final = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
+_CHARS_PER_TOKEN: Final = 4
+
+
+class ResponseForm:
+    """The response object of one call, with what its answer adds."""
+
+    def __init__(self, context: WriterContext) -> None:
+        self._head = {
+            "id": f"resp_{context.call_id}",
+            "object": "response",
+            "created_at": context.created_s,
+            "model": context.model_slug,
+        }
+        self._settings = _encode_settings(_settings(context.request))
+
+    def encode(
+        self,
+        status: Status,
+        output: Sequence[Mapping[str, Any]] = (),
+        *,
+        usage: Mapping[str, Any] | None = None,
+        service_tier: str | None = None,
+        incomplete_reason: str | None = None,
+        error: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Return the object as JSON. ``output`` are its items."""
+        came = {
+            **self._head,
+            "status": status,
+            "error": error,
+            "incomplete_details": None if incomplete_reason is None else {"reason": incomplete_reason},
+            "output": list(output),
+            "service_tier": service_tier if service_tier in _SERVICE_TIERS else "default",
+            "usage": usage,
+        }
+        return encode_json(came)[:-1] + b"," + self._settings[1:]
+
+
+def make_usage(usage: Usage | None, context: WriterContext, text_chars: int) -> dict[str, Any]:
+    """Return the counts in this API's words: reasoning is a part of the output, and the total is their sum.
+
+    A count that the provider did not report is estimated: ``text_chars`` is the length of all that was sent.
+    """
+    known = usage or Usage()
+    given = known.prompt_tokens
+    input_tokens = context.prompt_tokens if given is None else given
+    output_tokens = known.completion_tokens
+    if output_tokens is None:
+        output_tokens = -(-text_chars // _CHARS_PER_TOKEN)
+    elif given is not None and known.total_tokens is not None:
+        output_tokens = max(output_tokens, known.total_tokens - given)  # xAI counts reasoning only there.
+    return {
+        "input_tokens": input_tokens,
+        "input_tokens_details": {
+            "cache_write_tokens": known.cache_write_tokens or 0,
+            "cached_tokens": known.cached_tokens or 0,
+        },
+        "output_tokens": output_tokens,
+        "output_tokens_details": {"reasoning_tokens": known.reasoning_tokens or 0},
+        "total_tokens": input_tokens + output_tokens,
+    }
+
+
+def _settings(request: Mapping[str, Any]) -> dict[str, Any]:
+    found = {
+        name: default if request.get(name) is None else request[name] for name, default in _DEFAULTS.items()
+    }
+    reasoning, text = request.get("reasoning"), request.get("text")
+    found["reasoning"] = {**_REASONING, **(reasoning if isinstance(reasoning, Mapping) else {})}
+    found["text"] = _text(text if isinstance(text, Mapping) else {})
+    found["tools"] = [_tool(tool) for tool in request.get("tools") or ()]
+    return {**_FIXED, **found}
+
+
+def _text(given: Mapping[str, Any]) -> dict[str, Any]:
+    known = {**_TEXT, **{name: value for name, value in given.items() if value is not None}}
+    if known["format"].get("type") == "json_schema":
+        known["format"] = _with_defaults(known["format"])
+    return known
+
+
+def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"parameters": None, **_with_defaults(tool)} if tool.get("type") == "function" else tool
+
+
+def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_SCHEMA, **{name: value for name, value in given.items() if value is not None}}
+
+
+def _encode_settings(settings: dict[str, Any]) -> bytes:
+    """Return the settings as JSON. Of a text that the gateway did not decode, the beginning has to do."""
+    try:
+        return msgspec.json.encode(settings)
+    except TypeError:
+        return encode_json(_shortened(settings))
+    except UnicodeEncodeError:
+        return encode_json(settings)
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, LargeText):
+        return value.beginning
+    if isinstance(value, dict):
+        return {name: _shortened(member) for name, member in value.items()}
+    return [_shortened(member) for member in value] if isinstance(value, list) else value
