@@ -6,7 +6,7 @@ without approval, no attempt can be dispatched without a hold, and no call can b
 
 from dataclasses import replace as replace_route
 from datetime import datetime
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +20,10 @@ from policies.trace_context import TraceContext, make_span_id
 from policies.usage import Usage
 
 UsageSource = Literal["provider", "estimated", "none"]
+type ApiName = Literal["chat", "messages", "responses", "embeddings"]
+"""The wire shape that a client speaks."""
 
+API_NAMES: Final[tuple[ApiName, ...]] = get_args(ApiName.__value__)
 
 CLIENT_CLOSED_REQUEST = 499
 """The status of a call whose client left before its answer was whole, as in nginx."""
@@ -81,6 +84,7 @@ class Exchange(Struct, frozen=True):
     | ``trace`` | the trace that the client's request belongs to |
     | ``client_request_id`` | the client's own id of the call, without credentials |
     | ``tags`` | ``metadata`` of the request as JSON, without credentials |
+    | ``api`` | the API of the request |
     """
 
     id: str
@@ -113,6 +117,11 @@ class Exchange(Struct, frozen=True):
     first_byte_s: float | None = None
     trace: TraceContext | None = None
     client_request_id: str | None = None
+    api: ApiName = "chat"
+
+    def with_api(self, api: ApiName) -> Self:
+        """Return the same call with the API of its request."""
+        return replace(self, api=api)
 
     def with_client_ids(self, trace: TraceContext | None, client_request_id: str | None) -> Self:
         """Return the same call with the ids that its client gave it."""

@@ -82,6 +82,7 @@ def make_ledger_row(exchange: Exchange, now_s: float) -> dict[str, Any]:
         "tags": exchange.tags,
         "deployment": model.deployment,
         "budgets": exchange.hold and exchange.hold.budgets,
+        "api": exchange.api,
         PRICE_SET_CONTENT: prices and prices.content,
         ATTEMPT_ENDS: exchange.attempt_ends if exchange.attempts > 1 else None,
     }

@@ -208,9 +208,10 @@ class InFlightCalls:
             has_key = call.exchange.workspace and error_code != "invalid_api_key"
             if has_key or self._keyless_limit.admit():
                 log_call(call.exchange, self._clock.monotonic_s(), event="refusal", request_line=request_line)
-            self.metrics.call_refused(error_code)
-            workspace, key = call.exchange.workspace, call.exchange.key
-            self.store.count_refusal(workspace.id if workspace else "", key.id if key else "", error_code)
+            workspace, key, api = call.exchange.workspace, call.exchange.key, call.exchange.api
+            self.metrics.call_refused(error_code, api)
+            named = (workspace.id if workspace else "", key.id if key else "")
+            self.store.count_refusal(*named, error_code, api)
 
     def _find_outcome(self, call: Call, answered: Exchange, now_s: float) -> Outcome:
         """Return the usage and the cost of a call. If our own code fails here, the call costs nothing."""

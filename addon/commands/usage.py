@@ -23,6 +23,7 @@ from addon.commands.usage_reader import RECENT_ROWS, UsageReader
 from addon.settings.settings import load_conf
 from addon.store.money.reports.call_filter import MODES, Filter
 from addon.store.money.reports.totals import GROUPS
+from policies.exchange import API_NAMES
 
 
 @click.command("usage")
@@ -43,6 +44,7 @@ from addon.store.money.reports.totals import GROUPS
 @click.option(
     "--mode", type=click.Choice(MODES), help="Only calls with a key of the platform, or of the customer."
 )
+@click.option("--api", type=click.Choice(API_NAMES), help="Only calls and refusals of this API.")
 @click.option(
     "--since",
     metavar="WHEN",
@@ -81,6 +83,7 @@ def usage(
     deployment: str | None,
     status: str | None,
     mode: str | None,
+    api: str | None,
     since: str | None,
     until: str | None,
     by: str | None,
@@ -92,7 +95,9 @@ def usage(
     if named_form and form != "table":
         raise click.UsageError("use either --format or one of --json, --csv and --wide")
     form = named_form or form
-    wanted = Filter(workspace, model, since, until, key, provider, status, mode, deployment=deployment)
+    wanted = Filter(
+        workspace, model, since, until, key, provider, status, mode, deployment=deployment, api=api
+    )
     check_filters(by, wanted)
     if by in (LIMITS, BUDGETS) and ledger_file is not None:
         raise click.UsageError(f"{by} are those of now, which no other file has: no --ledger")

@@ -94,10 +94,10 @@ def check_filters(by: str | None, wanted: Filter) -> None:
     """Refuse filters that do not apply to what is asked for, or that no call can pass."""
     if wanted.since and wanted.until and wanted.since > wanted.until:
         raise click.UsageError("--since is after --until, so no call can match")
-    if by in (LIMITS, BUDGETS) and (wanted.selects_sent_calls or wanted.since or wanted.until):
+    if by in (LIMITS, BUDGETS) and (wanted.selects_sent_calls or wanted.api or wanted.since or wanted.until):
         raise click.UsageError(
             f"{by} are those of the current periods:"
-            " no --model, --provider, --deployment, --status, --mode, --since or --until"
+            " no --model, --provider, --deployment, --status, --mode, --api, --since or --until"
         )
     if by == BUDGETS and wanted.key:
         raise click.UsageError("budgets are of users and tags, with any key: no --key")

@@ -66,7 +66,7 @@ class UsageReader:
         recent = find_recent(self._ledger, self._wanted, self._most or RECENT_ROWS)
         if self._wanted.selects_sent_calls:
             return UsageTables(recent, totals, None, None)
-        is_of_now = not (self._wanted.since or self._wanted.until)
+        is_of_now = not (self._wanted.since or self._wanted.until or self._wanted.api)
         limits = self._try_limits() if is_of_now and not self._is_archive else None
         return UsageTables(recent, totals, self._read_refusals(), limits)
 

@@ -17,6 +17,7 @@ _CALL_COLUMNS = (
     "key_id",
     "model_slug",
     "mode",
+    "api",
     "fallback",
     "status",
     "error_code",
@@ -27,7 +28,7 @@ _CALL_COLUMNS = (
     "duration_ms",
 )
 _CALLS_OPTIONAL = (
-    *("usage_source", "fallback", "mode", "duration_ms", "error_code"),
+    *("usage_source", "fallback", "api", "mode", "duration_ms", "error_code"),
     *("completion_tokens", "prompt_tokens"),
 )
 _TOTALS_OPTIONAL = ("wholesale_nanousd", "cached_tokens", "failed_calls")

@@ -51,6 +51,7 @@ HEADINGS: Final[Mapping[str, str]] = {
     "requested_model": "Requested model",
     "upstream_model_id": "Provider's model",
     "deployment": "Place",
+    "api": "API",
     "platform_key": "Platform key",
     "key_id": "Key",
     "end_user": "End user",

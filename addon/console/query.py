@@ -14,7 +14,7 @@ NAME_FILTERS: Final = ("workspace", "key", "model", "provider")
 FILTERS: Final = (*NAME_FILTERS, "status", "mode")
 """The filters that links carry from one view to another, where the other view has them."""
 
-CALL_FILTERS: Final = (*FILTERS, "deployment", "end_user", "error_code")
+CALL_FILTERS: Final = (*FILTERS, "api", "deployment", "end_user", "error_code")
 """The filters of the list of calls."""
 
 

@@ -20,6 +20,7 @@ def make_explanation_record(
         "overage_protection": explanation.overage_protection,
         "workspace_tpm": explanation.workspace_tpm,
         "key_tpm": explanation.key_tpm,
+        "api": explanation.api,
         "requested_model": explanation.requested_model,
         "stream": explanation.stream,
         "decided_by": explanation.decided_by,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from policies.exchange import ApiName
 from policies.limits import Counter, Limit
 from policies.spend import Denial, Hold, MaxCost
 from policies.token_limits import TokenDenial, TokenRequest, TokensTaken
@@ -221,7 +222,7 @@ class Money(Protocol):
     async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:
         """Return the nano-USD and the calls of each counter of the workspace. Holds of calls in flight do not count."""
 
-    def count_refusal(self, workspace: str, key_id: str, code: str) -> None:
+    def count_refusal(self, workspace: str, key_id: str, code: str, api: ApiName = "chat") -> None:
         """Count a call that was not sent upstream; workspace and key are empty if its key was not valid.
 
         This never waits. ``maintain`` writes the counts to the ledger, and keeps those that can't be written now.

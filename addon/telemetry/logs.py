@@ -38,10 +38,11 @@ _HEAD_FIELDS = frozenset({"time", "level", "logger", "message"})
 _root, _ours, _calls = logging.getLogger(), logging.getLogger(OURS), logging.getLogger(f"{OURS}.call")
 _CALL_LINE = (
     '{"time": "%s", "level": "info", "logger": "tollgate.call", "message": "%s"%s, "id": %s, "workspace": %s, '
-    '"key_id": %s, "slug": %s, "provider": %s, "deployment": %s, "mode": %s, "platform_key": %s, "decided_by": %s, '
-    '"attempts": %s, "attempt_ends": %s, "resends": %s, "fallback": %s, "status": %s, "error_code": %s, '
-    '"stream": %s, "finish_reason": %s, "prompt_tokens": %s, "completion_tokens": %s, "first_byte_ms": %s, '
-    '"duration_ms": %s, "client_request_id": %s, "trace_id": %s, "parent_span_id": %s, "span_id": %s, "event": "%s"}'
+    '"key_id": %s, "api": "%s", "slug": %s, "provider": %s, "deployment": %s, "mode": %s, "platform_key": %s, '
+    '"decided_by": %s, "attempts": %s, "attempt_ends": %s, "resends": %s, "fallback": %s, "status": %s, '
+    '"error_code": %s, "stream": %s, "finish_reason": %s, "prompt_tokens": %s, "completion_tokens": %s, '
+    '"first_byte_ms": %s, "duration_ms": %s, "client_request_id": %s, "trace_id": %s, "parent_span_id": %s, '
+    '"span_id": %s, "event": "%s"}'
 )
 
 
@@ -269,6 +270,7 @@ def _format_call(exchange: Exchange, now_s: float, event: str, first_fields: str
         _quote(exchange.id),
         _show(workspace.id if workspace else None),
         _show(key.id if key else None),
+        exchange.api,
         _show(target.model.slug if target else None),
         _show(target.model.provider.name if target else None),
         _show(target.model.deployment if target else None),

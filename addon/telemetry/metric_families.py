@@ -96,6 +96,7 @@ def render_registry(registry: CollectorRegistry) -> Rendered:
 _FAMILIES: Iterable[Family] = (
     Family("tollgate_calls", "counter", "Calls sent upstream.", ("model", "provider", "mode", "status")),
     Family("tollgate_refusals", "counter", "Calls that were not sent upstream.", ("code",)),
+    Family("tollgate_api_calls", "counter", "The same calls by the API of their client.", ("api", "outcome")),
     Family("tollgate_tpm_refusals", "counter", "Calls refused for a limit of tokens a minute.", ("limit",)),
     Family(
         "tollgate_previous_secret_calls",

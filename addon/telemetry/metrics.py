@@ -28,7 +28,7 @@ from addon.telemetry.metric_families import (
 from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM_ERRORS
 from policies.alert_rules import AlertType
 from policies.circuit_breaker import CircuitScope
-from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
+from policies.exchange import API_NAMES, CLIENT_DISCONNECTED, INTERRUPTED, ApiName, Exchange
 from policies.model import Mode
 from policies.refusal import RefusalCode
 from policies.token_limits import LimitOwner
@@ -119,6 +119,10 @@ class Metrics:
     def _begin_known_series(self) -> None:
         """Begin each series that is known before the first call at 0, so that Prometheus sees its first increase."""
         self._refusals = {code: self._cells("tollgate_refusals", code) for code in sorted(REFUSAL_CODES)}
+        self._sent_by_api, self._refused_by_api = (
+            {api: self._cells("tollgate_api_calls", api, outcome) for api in API_NAMES}
+            for outcome in ("sent", "refused")
+        )
         self._tpm_refusals = {
             owner: self._cells("tollgate_tpm_refusals", owner) for owner in get_args(LimitOwner)
         }
@@ -175,6 +179,7 @@ class Metrics:
             model = OTHER
         cells = self._calls[model, provider, mode, exchange.status, exchange.stream]
         cells.calls[0] += 1
+        self._sent_by_api[exchange.api][0] += 1
         for cell, count in zip(cells.tokens, _token_counts(exchange.usage), strict=True):
             if count:
                 cell[0] += min(count, MAX_ADDED)
@@ -205,8 +210,9 @@ class Metrics:
         """Add 1 for an impossible token count of a provider. ``count`` is its column in the ledger."""
         self._cells("tollgate_usage_disbelieved", provider, count)[0] += 1
 
-    def call_refused(self, code: str) -> None:
+    def call_refused(self, code: str, api: ApiName = "chat") -> None:
         """Count a call that ended before it was sent: it was refused, or its client left."""
+        self._refused_by_api[api][0] += 1
         self._refusals[code if code in self._refusals else OTHER][0] += 1
 
     def count_tpm_refusal(self, owner: LimitOwner) -> None:

@@ -65,6 +65,7 @@ def test_a_call_is_one_ledger_row_with_its_request_id(
         "tags": None,
         "deployment": None,
         "budgets": None,
+        "api": "chat",
     }
 
 

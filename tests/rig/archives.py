@@ -77,7 +77,8 @@ def make_ledger(ledger: Path, calls: int = 45) -> None:
             row = make_call(number * 1000, begin + timedelta(hours=1790 * number / calls))
             file.transact(lambda connection, row=row: run(connection, _settle(row)))
         file.connection.execute(
-            "INSERT INTO refusals VALUES ('2023-12-03T07', 'acme', 'ci', 'bad_request', 3)"
+            "INSERT INTO refusals (hour, workspace, key_id, code, count)"
+            " VALUES ('2023-12-03T07', 'acme', 'ci', 'bad_request', 3)"
         )
         while is_behind(file.connection, NOW):
             build_step(file.connection, NOW, 100)

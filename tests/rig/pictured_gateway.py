@@ -154,7 +154,10 @@ def write_ledger(conf: Path, now: datetime) -> None:
     with closing(sqlite3.connect(ledger)) as connection, connection:
         places = ", ".join("?" * len(_COLUMNS))
         connection.executemany(f"INSERT INTO usage ({', '.join(_COLUMNS)}) VALUES ({places})", rows)
-        connection.executemany("INSERT INTO refusals VALUES (?, ?, ?, ?, ?)", _refusals(now, draw))
+        connection.executemany(
+            "INSERT INTO refusals (hour, workspace, key_id, code, count) VALUES (?, ?, ?, ?, ?)",
+            _refusals(now, draw),
+        )
         connection.executemany("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", _entries(rows, now))
         write_counters(connection)
 

@@ -26,6 +26,7 @@ from addon.store.money.reports.call_pages import (
 from addon.store.money.reports.calls_by_id import find_call, find_client_calls, find_unlisted_end
 from addon.store.money.reports.report import find_refusals
 from addon.text.table import Table
+from policies.exchange import API_NAMES
 
 MAX_NAMES: Final = 200
 """How many names of each kind are counted, and suggested in the form."""
@@ -34,6 +35,7 @@ SHOWN_COUNTS: Final = 6
 """How many of them the page shows."""
 
 _MOST: Final = 10**18 - 1
+_NAMES: Final = {"filter_names": CALL_FILTERS, "name_filters": NAME_FILTERS, "api_names": API_NAMES}
 
 
 def load_calls(reading: Reading) -> View:
@@ -61,7 +63,7 @@ def load_calls(reading: Reading) -> View:
     tables = {"calls": page.calls} | ({} if counts is None else {"counts": counts})
     shown = {
         "time": time,
-        **{"filter_names": CALL_FILTERS, "name_filters": NAME_FILTERS},
+        **_NAMES,
         "groups": _group(counts, wanted),
         "shown_counts": SHOWN_COUNTS,
         "max_names": MAX_NAMES,
@@ -95,7 +97,7 @@ def _find(reading: Reading, find: str) -> View:
         page = find_client_calls(reading.ledger, find, parse_limit(reading.query), before=before, after=after)
     shown = {
         "time": TimeRange.parse(reading.query, reading.now),
-        **{"filter_names": CALL_FILTERS, "name_filters": NAME_FILTERS},
+        **_NAMES,
         "groups": {},
         "names": _find_names(reading.settings, None, Filter()),
         "in_flight": None,

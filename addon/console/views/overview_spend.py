@@ -18,12 +18,13 @@ from addon.text.table import Table
 from policies.model import Workspace
 from policies.tags import is_tag
 
-SPLITS: Final = ("model", "key", "workspace", "user")
+SPLITS: Final = ("model", "key", "workspace", "user", "api")
 _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "model": ("model_slug",),
     "key": ("workspace", "key_id"),
     "workspace": ("workspace",),
     "user": ("end_user",),
+    "api": ("api",),
 }
 _FILTERS: Final[Mapping[str, tuple[str, ...]]] = {"key": ("workspace", "key"), "user": ("end_user",)}
 LARGEST: Final = 6

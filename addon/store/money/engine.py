@@ -6,8 +6,9 @@ steps in one round trip. A step never waits, and it may run again when its trans
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from policies.exchange import API_NAMES
 from policies.limits import LIMITS_OF_KEYS, Limit
 from policies.spend import CounterUse
 
@@ -62,6 +63,12 @@ PAYMENTS = Table(*ENTRIES[:2], "error")
 
 # A set that a later version names otherwise must not keep the call out of the ledger.
 PRICES = Table("prices", ("hash", "first_at", "model_slug", "content"), "lenient")
+
+
+COUNTED_APIS: Final = tuple(name for name in API_NAMES if name != "chat")
+"""The APIs whose refusals have a column each. The rest of ``count`` is of chat calls, or of an earlier version."""
+REFUSALS = Table("refusals", ("hour", "workspace", "key_id", "code", "count", *COUNTED_APIS))
+"""Its key is the first four columns. The others are added up."""
 
 
 class Asked(NamedTuple):
@@ -122,5 +129,5 @@ class Engine(Protocol):
     def note_batch(self, batch_id: str) -> Statement:
         """Note the id of a batch of refusals, and return it if it is new."""
 
-    def count_refusals(self, counts: Sequence[tuple[str, str, str, str, int]]) -> Sequence[Statement]:
-        """Add counts by hour, workspace, key and code, and forget the ids of old batches."""
+    def count_refusals(self, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
+        """Add rows of ``REFUSALS``, each with another key, and forget the ids of old batches."""

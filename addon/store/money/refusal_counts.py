@@ -12,11 +12,12 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
+from policies.exchange import ApiName
 
 log = logging.getLogger("tollgate.store")
 
 MAX_GROUPS: Final = 10_000
-"""How many groups may wait to be written. More refusals are counted by hour and code alone."""
+"""How many groups may wait to be written. More refusals are counted by hour, code and API alone."""
 BATCH_GROUPS: Final = 500
 """How many groups one transaction writes, so that it takes about a millisecond."""
 
@@ -30,6 +31,7 @@ class RefusalGroup(NamedTuple):
     workspace: str
     key_id: str
     code: str
+    api: ApiName = "chat"
 
 
 class RefusalBatch(NamedTuple):
@@ -52,12 +54,12 @@ class RefusalCounts:
         """The batch that is being written, or that may have been written."""
         self._flushing = asyncio.Lock()
 
-    def add(self, workspace: str, key_id: str, code: str) -> None:
+    def add(self, workspace: str, key_id: str, code: str, api: ApiName = "chat") -> None:
         """Count a refused call of this hour."""
         hour = self._clock.now().isoformat()[:_HOUR_DIGITS]
-        group = RefusalGroup(hour, workspace, key_id, code)
+        group = RefusalGroup(hour, workspace, key_id, code, api)
         if group not in self._counts and len(self._counts) >= MAX_GROUPS:
-            group = RefusalGroup(hour, "", "", code)
+            group = RefusalGroup(hour, "", "", code, api)
         self._counts[group] = self._counts.get(group, 0) + 1
 
     async def flush(self, write: WriteBatch) -> None:

@@ -55,6 +55,7 @@ USAGE = Table(
         "tags",
         "deployment",
         "budgets",
+        "api",
     ),
 )
 
@@ -75,6 +76,7 @@ _LATER_COLUMNS = {
     "tags": None,
     "deployment": None,
     "budgets": None,
+    "api": "chat",
     PRICE_SET_CONTENT: None,
     ATTEMPT_ENDS: None,
 }

@@ -19,7 +19,7 @@ from rig.in_flight_calls import (  # noqa: F401  (fixtures)
     running_process,
     two_workspaces,
 )
-from rig.ledger import read_rows
+from rig.ledger import read_rows, second_connection
 from rig.metrics import read
 
 from addon.calls.call_state import NO_CHAT, Call
@@ -142,8 +142,9 @@ async def test_a_call_that_was_not_sent_ends_without_a_row_or_a_hold(
     assert events(caplog) == ["refusal"]
 
 
-async def test_a_refused_call_is_counted_once(deps: Dependencies) -> None:
+async def test_a_refused_call_is_counted_once_by_code_and_api(deps: Dependencies, database: Path) -> None:
     call = await call_at(Stage.ROUTED, deps, KEY)
+    call.exchange = call.exchange.with_api("messages")
     for _ in range(2):
         await refuse(deps, call)
     await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
@@ -151,6 +152,10 @@ async def test_a_refused_call_is_counted_once(deps: Dependencies) -> None:
     assert [(dict(labels)["code"], count) for labels, count in samples.items() if count] == [
         ("internal_error", 1)
     ]
+    await deps.store.maintain()
+    with second_connection(database) as ledger:
+        counted = ledger.execute("SELECT workspace, code, count, messages FROM refusals").fetchall()
+    assert [tuple(one) for one in counted] == [("acme", "internal_error", 1, 1)]
 
 
 async def test_a_refusal_does_not_end_a_call_that_was_sent(deps: Dependencies, database: Path) -> None:

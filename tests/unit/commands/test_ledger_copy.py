@@ -35,7 +35,8 @@ def conf(tmp_path: Path) -> Path:
             "UPDATE usage SET end_user = ?, client_request_id = ? WHERE id = 'call-1'", (ODD, "c")
         )
         connection.execute(
-            "INSERT INTO refusals VALUES ('2024-02-29T23', 'acme', 'ci', 'payment_required', 7)"
+            "INSERT INTO refusals (hour, workspace, key_id, code, count)"
+            " VALUES ('2024-02-29T23', 'acme', 'ci', 'payment_required', 7)"
         )
         connection.execute("INSERT INTO alert_marks VALUES ('month acme', '80')")
     return made

@@ -22,7 +22,7 @@ def test_the_tables_show_recent_calls_and_totals_by_workspace_model_and_day(conf
     lines = lines_of(result)
     titles = [line for line in result.stdout.splitlines() if line.startswith(("Recent", "By"))]
     assert titles == ["Recent calls (UTC)", "By workspace", "By model", "By day"]
-    newest = ["2026-02-01", "09:00:00", "acme", "web", "tester-large", "payg", "0", "200"]
+    newest = ["2026-02-01", "09:00:00", "acme", "web", "tester-large", "payg", "chat", "0", "200"]
     assert [*newest, "10", "5", "provider", "0.000002", "25"] in lines
     assert ["acme", "3", "1", "30", "4", "15", "0.000005", "1.000003"] in lines
     assert ["tester-small", "1", "0", "0", "0", "0", "0.000000", "0.000000"] in lines
@@ -46,7 +46,7 @@ def test_a_table_fits_and_names_the_columns_that_it_leaves_out(conf: Path, ledge
     newest = ["2026-02-01", "09:00:00", "acme", "web", "tester-large", "200", "10", "5", "0.000002"]
     assert newest in lines_of(result)
     assert (
-        "Not shown: mode, fallback, usage_source, duration_ms (--wide shows all)"
+        "Not shown: mode, api, fallback, usage_source, duration_ms (--wide shows all)"
         in result.stdout.splitlines()
     )
     assert max(map(len, result.stdout.splitlines())) <= TABLE_WIDTH

@@ -12,7 +12,7 @@ from addon.store.money.refusal_counts import RefusalBatch, RefusalGroup
 REFUSED = {
     RefusalGroup("2026-01-31T11", "acme", "ci", "rate_limit_exceeded"): 2,
     RefusalGroup("2026-01-31T12", "acme", "ci", "rate_limit_exceeded"): 40,
-    RefusalGroup("2026-01-31T12", "acme", "web", "payment_required"): 1,
+    RefusalGroup("2026-01-31T12", "acme", "web", "payment_required", "messages"): 1,
     RefusalGroup("2026-02-01T00", "gone", "ci", "byok_required"): 5,
     RefusalGroup("2026-02-01T01", "", "", "invalid_api_key"): 7,
 }
@@ -27,16 +27,16 @@ def refused(conf: Path, ledger: Path) -> Path:
 
 def test_refused_calls_are_shown_by_workspace_key_and_code_with_their_last_hour(refused: Path) -> None:
     shown = run_json(refused)["refusals"]
-    assert [list(one.values())[:5] for one in shown] == [
-        ["acme", "ci", "rate_limit_exceeded", 42, "2026-01-31T12"],
-        [None, None, "invalid_api_key", 7, "2026-02-01T01"],
-        ["gone", "ci", "byok_required", 5, "2026-02-01T00"],
-        ["acme", "web", "payment_required", 1, "2026-01-31T12"],
+    assert [list(one.values())[:6] for one in shown] == [
+        ["acme", "ci", "rate_limit_exceeded", "chat", 42, "2026-01-31T12"],
+        [None, None, "invalid_api_key", "chat", 7, "2026-02-01T01"],
+        ["gone", "ci", "byok_required", "chat", 5, "2026-02-01T00"],
+        ["acme", "web", "payment_required", "messages", 1, "2026-01-31T12"],
     ]
-    assert list(shown[0]) == ["workspace", "key_id", "code", "count", "last_hour", "label"]
+    assert list(shown[0]) == ["workspace", "key_id", "code", "api", "count", "last_hour", "label"]
     assert run_json(refused, "--by", "refusals") == {"refusals": shown}
     text = run(refused).stdout
-    assert ["acme", "ci", "rate_limit_exceeded", "42", "2026-01-31T12"] in [
+    assert ["acme", "ci", "rate_limit_exceeded", "chat", "42", "2026-01-31T12"] in [
         line.split() for line in text.splitlines()
     ]
     assert text.index("By day") < text.index("Refused calls (UTC)")
@@ -56,12 +56,34 @@ def test_refused_calls_are_shown_by_workspace_key_and_code_with_their_last_hour(
         (["--until", "2026-01-31T12:00"], [2]),
         (["--until", "2026-01-31T12:01"], [42, 1]),
         (["--limit", "2"], [42, 7]),
+        (["--api", "messages"], [1]),
+        (["--api", "responses"], []),
+        (["--api", "chat", "--workspace", "acme"], [42]),
     ],
 )
 def test_refusals_can_be_those_of_one_workspace_key_or_time(
     refused: Path, options: list[str], counts: list[int]
 ) -> None:
     assert [one["count"] for one in run_json(refused, *options)["refusals"]] == counts
+
+
+def test_refusals_of_one_reason_are_one_row_of_the_ledger_and_one_of_the_report_for_each_api(
+    conf: Path, ledger: Path
+) -> None:
+    apis = {"chat": 4, "messages": 2, "responses": 9}
+    hour = ("2026-01-31T11", "acme", "ci", "payment_required")
+    with second_connection(ledger) as connection:
+        for number in range(2):
+            batch = {RefusalGroup(*hour, api): count for api, count in apis.items()}
+            write_batch(connection, RefusalBatch(str(number), batch))
+        (row,) = connection.execute("SELECT * FROM refusals")
+        assert dict(row)["count"] == 30
+    shown = {one["api"]: one["count"] for one in run_json(conf)["refusals"]}
+    assert shown == {"responses": 18, "chat": 8, "messages": 4}
+    with second_connection(ledger) as older:
+        for api in ("messages", "responses", "embeddings"):
+            older.execute(f"ALTER TABLE refusals DROP COLUMN {api}")
+    assert [(one["api"], one["count"]) for one in run_json(conf)["refusals"]] == [("chat", 30)]
 
 
 def test_a_ledger_without_refusals_says_so(conf: Path, ledger: Path) -> None:

@@ -43,8 +43,13 @@ def test_an_interrupted_row_counts_the_attempt_that_is_about_to_be_made_and_cost
     held = changed(
         stage=Stage.HELD, attempts=1, next_target=SECOND, wholesale_nanousd=0, retail_nanousd=0, started_s=7.0
     )
-    row = make_interrupted_row(held)
-    assert (row["attempts"], row["status"], row["error_code"]) == (2, 499, "interrupted")
+    row = make_interrupted_row(held.with_api("messages"))
+    assert (row["attempts"], row["status"], row["error_code"], row["api"]) == (
+        2,
+        499,
+        "interrupted",
+        "messages",
+    )
     assert (row["retail_nanousd"], row["duration_ms"]) == (0, 0)
 
 

@@ -48,6 +48,17 @@ async def test_refusals_of_all_processes_add_up(store: Store, other: Store, loca
     assert counted(location) == {("acme", "ci", "rate_limit_exceeded"): 5, ("", "", "invalid_api_key"): 2}
 
 
+async def test_refusals_of_one_reason_are_one_row_with_a_count_of_each_api(
+    store: Store, location: StoreLocation
+) -> None:
+    for api, times in (("chat", 2), ("messages", 3), ("responses", 1)):
+        for _ in range(times):
+            store.count_refusal("acme", "ci", "payment_required", api)
+        await store.maintain()
+    (row,) = location.select("SELECT count, messages, responses, embeddings FROM refusals")
+    assert (row["count"], row["messages"], row["responses"], row["embeddings"]) == (6, 3, 1, 0)
+
+
 async def test_the_end_of_a_process_writes_what_it_counted_last(
     open_store: OpenStore, location: StoreLocation
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
         "slug": "fast",
         "provider": "OPENAI",
         "deployment": None,
+        "api": "chat",
         "mode": "payg",
         "platform_key": None,
         "decided_by": "pinned",

@@ -133,6 +133,17 @@ def test_every_refusal_starts_at_zero_and_is_counted_by_its_code(metrics: Metric
     assert value(samples, "tollgate_refusals_total", code="client_disconnected") == 1
 
 
+def test_calls_and_refusals_are_counted_by_the_api_of_their_client(metrics: Metrics):
+    assert set(read(metrics.render())["tollgate_api_calls_total"].values()) == {0.0}
+    metrics.call_ended(exchange_by(api="responses"), CATALOG, now_s=2.0)
+    metrics.call_refused("payment_required", "messages")
+    counts = read(metrics.render())["tollgate_api_calls_total"]
+    assert {labels: count for labels, count in counts.items() if count} == {
+        frozenset({"api": "responses", "outcome": "sent"}.items()): 1,
+        frozenset({"api": "messages", "outcome": "refused"}.items()): 1,
+    }
+
+
 @settings(max_examples=50)
 @given(code=st.text(), slug=st.text())
 def test_no_foreign_text_becomes_a_label(code: str, slug: str):

@@ -21,7 +21,7 @@ from addon.store.money.archives.archive_rows import (
 from addon.store.money.archives.archived_ledger import ArchiveRefused
 from addon.store.money.archives.archives import Content, digest_sums, find_month_of_file, read_content
 from addon.store.money.attempt_schema import ATTEMPTS
-from addon.store.money.engine import ENTRIES, PRICES
+from addon.store.money.engine import ENTRIES, PRICES, REFUSALS
 from addon.store.money.ledger import Ledger
 from addon.store.money.rows import USAGE
 from addon.store.money.sqlite.copies import copy_database, open_read_only
@@ -92,7 +92,7 @@ def _copy_rows(file: sqlite3.Connection, source: Ledger, month: str) -> None:
     file.executemany(_insertion("prices", PRICES.columns), found)
     file.execute("DELETE FROM refusals")
     found = source.execute(_REFUSALS, (month, month + AFTER_ALL))
-    file.executemany(_insertion("refusals", _REFUSAL_COLUMNS), found)
+    file.executemany(_insertion("refusals", REFUSALS.columns), found)
 
 
 def _insertion(table: str, columns: Sequence[str]) -> str:
@@ -103,9 +103,8 @@ def _insertion(table: str, columns: Sequence[str]) -> str:
 _PRICES: Final = f"""
     SELECT {", ".join(PRICES.columns)} FROM prices WHERE hash IN (SELECT value FROM json_each(?)) ORDER BY hash
 """  # noqa: S608
-_REFUSAL_COLUMNS: Final = ("hour", "workspace", "key_id", "code", "count")
 _REFUSALS: Final = f"""
-    SELECT {", ".join(_REFUSAL_COLUMNS)} FROM refusals WHERE hour >= ? AND hour < ? ORDER BY 1, 2, 3, 4
+    SELECT {", ".join(REFUSALS.columns)} FROM refusals WHERE hour >= ? AND hour < ? ORDER BY 1, 2, 3, 4
 """  # noqa: S608
 
 

@@ -11,7 +11,19 @@ from typing import Any, Final
 import msgspec
 
 from addon.store.money.attempt_schema import ATTEMPTS
-from addon.store.money.engine import ENTRIES, HOLDS, PAYMENTS, PRICES, Asked, Row, Rows, Statement, Table
+from addon.store.money.engine import (
+    COUNTED_APIS,
+    ENTRIES,
+    HOLDS,
+    PAYMENTS,
+    PRICES,
+    REFUSALS,
+    Asked,
+    Row,
+    Rows,
+    Statement,
+    Table,
+)
 from addon.store.money.postgres.functions import GIVEN, Function
 from addon.store.money.postgres.schema import SCHEMA
 from addon.store.money.postgres.sum_schema import COUNTER_PARTS
@@ -81,11 +93,10 @@ class PostgresEngine:
         """See ``Engine.note_batch``."""
         return Statement(_NOTE_BATCH, (batch_id,))
 
-    def count_refusals(self, counts: Sequence[tuple[str, str, str, str, int]]) -> Sequence[Statement]:
+    def count_refusals(self, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
         """See ``Engine.count_refusals``."""
-        names = ("hour", "workspace", "key_id", "code", "count")
-        rows = [dict(zip(names, one, strict=True)) for one in counts]
-        return [Statement(_COUNT_REFUSALS, (encode(rows),)), Statement(_FORGET_BATCHES)]
+        named = [dict(zip(REFUSALS.columns, one, strict=True)) for one in rows]
+        return [Statement(_COUNT_REFUSALS, (encode(named),)), Statement(_FORGET_BATCHES)]
 
 
 POSTGRES: Final = PostgresEngine()
@@ -98,6 +109,7 @@ def encode(rows: Sequence[Mapping[str, Any]]) -> str:
 
 _NUMBERS: Final = frozenset(
     {"place", "spent_nanousd", "requests", "amount_nanousd", "cap_tokens", "count", "of_budget", "number"}
+    | {*COUNTED_APIS}
     | {name for name in USAGE.columns if f" {name} bigint" in SCHEMA[1]}
 )
 
@@ -194,10 +206,11 @@ FUNCTIONS: Final = (*_INSERTIONS.values(), _READ_USED, _READ_USED_OF_BUDGETS, _R
 """The statements of each call."""
 _NOTE_BATCH: Final = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id"
 _COUNT_REFUSALS: Final = f"""
-    INSERT INTO refusals (hour, workspace, key_id, code, count)
-    SELECT hour, workspace, key_id, code, count
-    FROM {_from_json("hour", "workspace", "key_id", "code", "count")}
+    INSERT INTO refusals ({", ".join(REFUSALS.columns)})
+    SELECT {", ".join(REFUSALS.columns)}
+    FROM {_from_json(*REFUSALS.columns)}
     ORDER BY hour COLLATE "C", workspace COLLATE "C", key_id COLLATE "C", code COLLATE "C"
-    ON CONFLICT (hour, workspace, key_id, code) DO UPDATE SET count = refusals.count + excluded.count
+    ON CONFLICT (hour, workspace, key_id, code) DO UPDATE
+    SET {", ".join(f"{name} = refusals.{name} + excluded.{name}" for name in REFUSALS.columns[4:])}
 """  # noqa: S608
 _FORGET_BATCHES: Final = "DELETE FROM refusal_batches WHERE written_at < now() - interval '1 hour'"

@@ -202,7 +202,16 @@ _ATTEMPTS: Final = (
     "CREATE INDEX attempts_created_at ON attempts (created_at)",
 )
 
-MIGRATIONS: Final = tuple(map(Migration, (SCHEMA, _TAGS, _DEPLOYMENT, _BUDGETS, _ATTEMPTS)))
+_API: Final = (
+    _SOON,
+    f"ALTER TABLE usage ADD COLUMN api {_TEXT} NOT NULL DEFAULT 'chat'",
+    *(
+        f"ALTER TABLE refusals ADD COLUMN {name} bigint NOT NULL DEFAULT 0"
+        for name in ("messages", "responses", "embeddings")
+    ),
+)
+
+MIGRATIONS: Final = tuple(map(Migration, (SCHEMA, _TAGS, _DEPLOYMENT, _BUDGETS, _ATTEMPTS, _API)))
 """The migrations, numbered from 1 on. A released one is never edited; a new one follows it."""
 
 

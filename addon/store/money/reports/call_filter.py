@@ -34,6 +34,7 @@ class Filter:
     end_user: str | None = None
     error_code: str | None = None
     deployment: str | None = None
+    api: str | None = None
 
     def rows(self) -> tuple[str, list[str]]:
         """Return the SQL condition for rows of ``usage``, with a value for each ``?``."""
@@ -59,12 +60,13 @@ class Filter:
     @property
     def selects_sent_calls(self) -> bool:
         """Whether the filter asks for something that only calls have that were sent upstream."""
-        sent = (self.model, self.provider, self.status, self.mode, *self._texts().values())
-        return any(value is not None for value in sent)
+        of_names = (self.model, self.provider, self.status, self.mode)
+        of_rows = (self.end_user, self.error_code, self.deployment)
+        return any(value is not None for value in (*of_names, *of_rows))
 
     @property
     def needs_rows(self) -> bool:
-        """Whether only rows can answer: sums know the class of a status, no text of a client and no place."""
+        """Whether only rows can answer: sums know the class of a status, no text of a client, no place and no API."""
         return self._has_exact_status or any(value is not None for value in self._texts().values())
 
     @property
@@ -80,7 +82,7 @@ class Filter:
             status = f"{status[0]}xx"
         elif status is None and self.error_code is not None:
             status = FAILED  # Only a call that failed has an error code.
-        return replace(self, status=status, end_user=None, error_code=None, deployment=None)
+        return replace(self, status=status, end_user=None, error_code=None, deployment=None, api=None)
 
     def conditions(self, *, of_rows: bool) -> dict[str, str | None]:
         """Return the conditions but those of the time, for rows of ``usage`` or for sums."""
@@ -100,6 +102,7 @@ class Filter:
             "end_user = ?": self.end_user,
             "error_code = ?": self.error_code,
             "deployment = ?": self.deployment,
+            "api = ?": self.api,
         }
 
     def _status_of_rows(self) -> dict[str, str | None]:

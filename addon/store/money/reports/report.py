@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from addon.store.money.engine import COUNTED_APIS
 from addon.store.money.holds import read_used
 from addon.store.money.ledger import NO_LIMIT, Cursor, Ledger, find_columns
 from addon.store.money.reports.call_filter import Filter, join_conditions
@@ -48,31 +49,47 @@ def find_totals(ledger: Ledger, by: str, wanted: Filter, limit: int | None) -> T
     return _table(select_totals(ledger, by, wanted, limit))
 
 
-REFUSAL_COLUMNS = ("workspace", "key_id", "code", "count", "last_hour")
+REFUSAL_COLUMNS = ("workspace", "key_id", "code", "api", "count", "last_hour")
 
 
 def find_refusals(ledger: Ledger, wanted: Filter, limit: int | None) -> Table:
-    """Return how often calls were refused, by workspace, key and code, with the newest hour; the most frequent first.
+    """Return how often calls were refused, by workspace, key, code and API, with the newest hour; most frequent first.
 
     Workspace and key are None where no valid key was sent. An hour counts if any moment of it is wanted. Of the filter
-    only workspace, key and time apply.
+    only workspace, key, API and time apply.
     """
     if not has_table(ledger, "refusals"):
         return Table(REFUSAL_COLUMNS, [])
-    conditions = {
-        "workspace = ?": wanted.workspace,
-        "key_id = ?": wanted.key,
-        "hour >= substr(?, 1, 13)": wanted.since,
-        "hour || ':00:00.000+00:00' < ?": wanted.until,
-    }
-    given = {condition: value for condition, value in conditions.items() if value is not None}
+    where, values = join_conditions(
+        {
+            "workspace = ?": wanted.workspace,
+            "key_id = ?": wanted.key,
+            "hour >= substr(?, 1, 13)": wanted.since,
+            "hour || ':00:00.000+00:00' < ?": wanted.until,
+        }
+    )
+    selects = [
+        f"SELECT hour, workspace, key_id, code, '{api}' AS api, {count} AS count"  # noqa: S608
+        f" FROM refusals WHERE {where} AND {count} > 0"
+        for api, count in _list_refusal_counts(ledger).items()
+        if wanted.api in (None, api)
+    ]
+    if not selects:
+        return Table(REFUSAL_COLUMNS, [])
     sql = f"""
-        SELECT nullif(workspace, '') AS workspace, nullif(key_id, '') AS key_id, code, sum(count) AS count,
+        SELECT nullif(workspace, '') AS workspace, nullif(key_id, '') AS key_id, code, api, sum(count) AS count,
                max(hour) AS last_hour
-        FROM refusals WHERE {" AND ".join(given) or "TRUE"} GROUP BY 1, 2, 3
-        ORDER BY 4 DESC, 5 DESC, 1 NULLS FIRST, 2 NULLS FIRST, 3 LIMIT ?
+        FROM ({" UNION ALL ".join(selects)}) AS counted GROUP BY 1, 2, 3, 4
+        ORDER BY 5 DESC, 6 DESC, 1 NULLS FIRST, 2 NULLS FIRST, 3, 4 LIMIT ?
     """  # noqa: S608
-    return _table(ledger.execute(sql, (*given.values(), NO_LIMIT if limit is None else limit)))
+    return _table(ledger.execute(sql, (*values * len(selects), NO_LIMIT if limit is None else limit)))
+
+
+def _list_refusal_counts(ledger: Ledger) -> Mapping[str, str]:
+    """Return the SQL of the refused calls of each API. A ledger of an earlier version has chat calls alone."""
+    columns = find_columns(ledger, "refusals")
+    kept = [name for name in COUNTED_APIS if name in columns]
+    return {"chat": " - ".join(["count", *kept]), **{name: name for name in kept}}
 
 
 def has_table(ledger: Ledger, name: str) -> bool:

@@ -82,8 +82,8 @@ KEY_HOURS: Final = Source("key_hours", "hour", _KEY, _DAY_OF_HOUR, _KEPT_SMALL, 
 
 
 def needs_rows(names: Iterable[str]) -> bool:
-    """Return whether only rows can be grouped by all of ``names``: no sums tell users, places and tags apart."""
-    return any(name in ("end_user", "deployment") or name.startswith(TAG) for name in names)
+    """Return whether only rows can be grouped by all of ``names``: no sums tell users, places, APIs and tags apart."""
+    return any(name in ("end_user", "deployment", "api") or name.startswith(TAG) for name in names)
 
 
 def find_hours(names: Iterable[str], *, has_distributions: bool = False) -> Source:

@@ -27,6 +27,7 @@ GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
         "provider": ("provider",),
         "deployment": ("deployment",),
         "mode": ("mode",),
+        "api": ("api",),
         "status": ("status_class",),
         "user": ("end_user",),
         "day": ("day",),

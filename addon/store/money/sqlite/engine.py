@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from addon.store.money.engine import HOLDS, Asked, Row, Rows, Statement, Step, Table
+from addon.store.money.engine import HOLDS, REFUSALS, Asked, Row, Rows, Statement, Step, Table
 from addon.store.money.ledger import Ledger
 from addon.store.money.rows import USAGE, WAS_INTERRUPTED
 from policies.limits import EVER, LIMITS_OF_KEYS, Counter, LimitKind, period_end, period_start
@@ -92,9 +92,9 @@ class SqliteEngine:
     def note_batch(self, batch_id: str) -> Statement:
         return Change(_NOTE_BATCH, (batch_id,))
 
-    def count_refusals(self, counts: Sequence[tuple[str, str, str, str, int]]) -> Sequence[Statement]:
+    def count_refusals(self, rows: Sequence[Sequence[Any]]) -> Sequence[Statement]:
         return [
-            *(Statement(_COUNT_REFUSAL, one) for one in counts),
+            *(Statement(_COUNT_REFUSAL, one) for one in rows),
             Statement(_FORGET_BATCHES, (KEPT_BATCHES,)),
         ]
 
@@ -113,8 +113,8 @@ _COUNT_SCOPES = "SELECT count(*) FROM spend WHERE scope >= ? AND scope < ?"
 _NOTE_BATCH = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT (id) DO NOTHING"
 _FORGET_BATCHES = "DELETE FROM refusal_batches WHERE number <= (SELECT max(number) FROM refusal_batches) - ?"
 _COUNT_REFUSAL = (
-    "INSERT INTO refusals (hour, workspace, key_id, code, count) VALUES (?, ?, ?, ?, ?)"
-    " ON CONFLICT DO UPDATE SET count = count + excluded.count"
+    f"INSERT INTO refusals ({', '.join(REFUSALS.columns)}) VALUES ({', '.join('?' * len(REFUSALS.columns))})"  # noqa: S608
+    f" ON CONFLICT DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in REFUSALS.columns[4:])}"
 )
 _FIND_HOLD = "SELECT id, amount_nanousd, cap_tokens, owner, interrupted_row, budgets FROM holds WHERE id = ?"
 _REPLACE_HOLD = (

@@ -163,10 +163,21 @@ def m0026_attempts(db: "Database") -> None:
         db.conn.execute(statement)
 
 
+def m0027_api(db: "Database") -> None:
+    """The API of each call, and how many refused calls were of each but ``chat``. Source: docs/ledger.md.
+
+    It has no CHECK, because SQLite would then read all rows.
+    """
+    db.conn.execute("ALTER TABLE usage ADD COLUMN api TEXT NOT NULL DEFAULT 'chat'")
+    for name in ("messages", "responses", "embeddings"):
+        db.conn.execute(f"ALTER TABLE refusals ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0")
+
+
 STEPS = (
     *(m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over),
     *(m0007_rollups, m0008_client_request_id, m0009_alerts, m0010_refusals, m0011_days, m0012_small_tables),
     *(m0013_audit, m0014_newest_days_first, m0015_client_requests, m0016_resends, m0017_audit_chain),
     *(m0018_priced_counts, m0019_price_sets, m0020_short_triggers, m0021_archives),
     *(m0022_tags, m0023_token_buckets, m0024_deployment, m0025_budgets, m0026_attempts),
+    m0027_api,
 )

@@ -16,7 +16,17 @@ CALLS = [
     ("byok", "13:00", {"mode": "byok", "retail_nanousd": 0, "wholesale_nanousd": 0, "end_user": "ann"}),
     ("plain", "13:10", {}),
     ("slow", "13:20", {"status": 429, "error_code": "rate_limit_exceeded", "end_user": "ann"}),
-    ("other", "13:30", {"workspace": "beta", "key_id": "web", "model_slug": "gpt-4o", "provider": "OPENAI"}),
+    (
+        "other",
+        "13:30",
+        {
+            "workspace": "beta",
+            "key_id": "web",
+            "model_slug": "gpt-4o",
+            "provider": "OPENAI",
+            "api": "messages",
+        },
+    ),
     ("broken", "14:00", {"status": 502, "error_code": "upstream_error", "client_request_id": "mine"}),
     ("old", "00:00", {"created_at": "2026-01-02T00:00:00.000+00:00", "client_request_id": "mine"}),
 ]
@@ -31,7 +41,10 @@ def conf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
             moment = f"2026-01-31T{minute}:00.000+00:00"
             write(ledger, make_row(row_id, **{"created_at": moment} | changes))
         build_all(ledger)
-        ledger.execute("INSERT INTO refusals VALUES ('2026-01-31T14', 'acme', 'ci', 'payment_required', 3)")
+        ledger.execute(
+            "INSERT INTO refusals (hour, workspace, key_id, code, count)"
+            " VALUES ('2026-01-31T14', 'acme', 'ci', 'payment_required', 3)"
+        )
     return conf_file
 
 
@@ -55,6 +68,8 @@ def counts(view: View, name: str) -> dict[str, int]:
         ("model=gpt-4o", ["other"]),
         ("provider=OPENAI&mode=byok", []),
         ("mode=byok", ["byok"]),
+        ("api=messages", ["other"]),
+        ("api=chat&workspace=beta", []),
         ("status=429", ["slow"]),
         ("status=5xx", ["broken"]),
         ("status=error", ["broken", "slow"]),
@@ -76,6 +91,7 @@ def test_filters_select_calls_and_their_counts(conf_file: Path, query: str, expe
     [
         ("status=ok", "status: must be a status"),
         ("mode=free", "mode: must be one of payg, byok"),
+        ("api=soap", "api: must be one of chat, messages, responses, embeddings"),
         ("limit=0", "limit: must be a number from 1 to 500"),
         ("limit=501", "limit: must be a number from 1 to 500"),
         ("limit=²", "limit: must be a number"),

@@ -147,6 +147,7 @@ def test_refusals_of_the_time_are_shown_by_code_workspace_and_key(conf_file: Pat
             "workspace": "acme",
             "key_id": "ci",
             "code": "rate_limit_exceeded",
+            "api": "chat",
             "count": 4,
             "last_hour": "2026-01-31T14",
         }
@@ -210,15 +211,24 @@ def test_without_calls_there_are_no_figures(tmp_path: Path) -> None:
     assert view.tables["models"].rows == []
 
 
-def test_spend_is_split_by_user_or_tag_and_tags_with_a_budget_are_offered(conf_file: Path) -> None:
+def test_spend_is_split_by_user_api_or_tag_and_tags_with_a_budget_are_offered(conf_file: Path) -> None:
     edit(conf_file.parent / ACME, "[[keys]]", '[[budgets]]\nfor = "tag:team"\nspend_cap_usd = "1"\n[[keys]]')
     with open_new_ledger(conf_file.parent / "var" / "tollgate.db") as ledger:
-        for call_id, user, tags in (("u", "ann", '{"team":"a&b"}'), ("v", "ben", None)):
-            row = make_row(call_id, created_at=TODAY, retail_nanousd=5, end_user=user, tags=tags)
+        for call_id, user, tags, api in (
+            ("u", "ann", '{"team":"a&b"}', "messages"),
+            ("v", "ben", None, "responses"),
+        ):
+            row = make_row(call_id, created_at=TODAY, retail_nanousd=5, end_user=user, tags=tags, api=api)
             write(ledger, row)
         build_all(ledger)
     by_user = load_page(conf_file, "/?by=user").tables["spend"].records()
     assert {"ann", "ben"} < {row["end_user"] for row in by_user}
+    by_api = load_page(conf_file, "/?by=api").tables["spend"].records()
+    assert {row["api"]: row["retail_nanousd"] for row in by_api if row["api"] != "chat"} == {
+        "messages": 5,
+        "responses": 5,
+    }
+    assert "/calls?api=messages" in render_page(conf_file, "/?by=api")
     by_tag = load_page(conf_file, "/?by=tag:team").tables["spend"].records()
     assert {row["tag:team"]: row["retail_nanousd"] for row in by_tag}["a&b"] == 5
     page = render_page(conf_file, "/?by=tag:team")

@@ -55,7 +55,10 @@ def conf_file(tmp_path: Path) -> Path:
         write(ledger, make_row("c", created_at=MINUTE, workspace="gone", retail_nanousd=300))
         write(ledger, make_row("d", created_at="2026-01-05T09:00:00.000+00:00", key_id="laptop"))
         build_all(ledger)
-        ledger.execute("INSERT INTO refusals VALUES ('2026-01-31T14', 'acme', 'ci', 'payment_required', 3)")
+        ledger.execute(
+            "INSERT INTO refusals (hour, workspace, key_id, code, count)"
+            " VALUES ('2026-01-31T14', 'acme', 'ci', 'payment_required', 3)"
+        )
         for number in range(2 * ENTRY_ROWS + 1):
             moment = NOW - timedelta(seconds=number // 3)
             write_entry(ledger, WalletEntry(f"beta/{number:03}", moment, "beta", 10, f"{number:03}"))

@@ -71,7 +71,18 @@ async def test_an_earlier_ledger_gets_what_was_added_in_all_its_months(
     assert await prepare(transactions, TODAY) == made
     assert await prepare(transactions, TODAY, MIGRATIONS[:1]) == made
     with psycopg.connect(postgres_url) as ledger:
-        assert ledger.execute("SELECT tags, deployment FROM usage_2026_11").fetchall() == []
+        assert ledger.execute("SELECT tags, deployment, api FROM usage_2026_11").fetchall() == []
+        # As a gateway of an earlier version counts, which still serves.
+        for _ in range(2):
+            ledger.execute(_COUNT_AS_BEFORE)
+        found = ledger.execute("SELECT count, messages, responses, embeddings FROM refusals").fetchall()
+        assert found == [(2, 0, 0, 0)]
+
+
+_COUNT_AS_BEFORE = """
+    INSERT INTO refusals (hour, workspace, key_id, code, count) VALUES ('2026-11-21T10', 'acme', 'ci', 'no_route', 1)
+    ON CONFLICT (hour, workspace, key_id, code) DO UPDATE SET count = refusals.count + excluded.count
+"""
 
 
 async def test_who_comes_while_another_makes_the_tables_waits_longer_than_a_call(

@@ -41,7 +41,9 @@ def test_a_refused_call_has_names(refused: list[str]) -> None:
     with open_ledger() as ledger:
         for name in {*refused, ""}:
             row = ("2026-01-31T12", name, name and f"key of {name}", "invalid_api_key")
-            ledger.execute("INSERT INTO refusals VALUES (?, ?, ?, ?, 1)", row)
+            ledger.execute(
+                "INSERT INTO refusals (hour, workspace, key_id, code, count) VALUES (?, ?, ?, ?, 1)", row
+            )
         assert find_names(ledger, "workspace") == set(refused)
         assert find_names(ledger, "key") == {f"key of {name}" for name in refused}
         assert find_names(ledger, "key", "a") == {"key of a"} & {f"key of {name}" for name in refused}

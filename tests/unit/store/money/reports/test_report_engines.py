@@ -108,6 +108,7 @@ FILTERS = st.builds(
     end_user=st.sampled_from([None, None, "ann", ODD[0], ODD[1]]),
     error_code=st.sampled_from([None, None, "interrupted", ODD[2]]),
     deployment=st.sampled_from([None, None, None, "Zed/a", ODD[0]]),
+    api=st.sampled_from([None, None, None, "chat", "messages"]),
 )
 LIMITS = st.sampled_from([1, 7, 1_000])
 NAMES = (*GROUPS, "tag:team", "tag:a b")

@@ -59,6 +59,7 @@ def sum_rows(connection: sqlite3.Connection, by: str, wanted: Filter, limit: int
 
 _EXPRESSIONS = {
     "deployment": "coalesce(deployment, '') AS deployment",
+    "api": "coalesce(api, '') AS api",
     "end_user": "coalesce(end_user, '') AS end_user",
     "day": "substr(created_at, 1, 10) AS day",
     "hour": "substr(created_at, 1, 13) AS hour",

@@ -51,6 +51,7 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
             "tags",
             "deployment",
             "budgets",
+            "api",
         ):
             del row[later]
         columns, marks = ", ".join(row), ", ".join("?" * len(row))
@@ -68,6 +69,7 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
         "tags": None,
         "deployment": None,
         "budgets": None,
+        "api": "chat",
     }
     assert (new["id"], new["fallback"], new["attempts"]) == ("new", 1, 1)
     with second_connection(ledger_path) as after:
