@@ -10,7 +10,7 @@ from policies.allowed_models import AllowedModels, fold_slug
 from policies.model import Key, Model, Workspace
 from policies.refusal import Refusal
 from policies.route import Route
-from policies.routing import CUSTOM, PINNED, TIER_1
+from policies.routing import CATALOG_ALIAS, CUSTOM, PINNED, TIER_1
 
 
 def restrict_route(route: Route, key: Key) -> Route:
@@ -60,7 +60,7 @@ def _not_allowed(slug: str, decided_by: str, allowed: AllowedModels) -> Refusal:
     listed = f"it may use {allowed}. {remedy}"
     if decided_by == CUSTOM:  # The name is the client's own text.
         return Refusal("byok_required", f"This API key may not use that model: {listed}", "model")
-    if decided_by in (PINNED, TIER_1):
+    if decided_by in (PINNED, TIER_1, CATALOG_ALIAS):
         return Refusal("byok_required", f"This API key may not use '{slug}': {listed}", "model")
     chosen_by = decided_by.partition(" (")[0]  # A keyword is the operator's own.
     message = f"The workspace's file chose '{slug}' ({chosen_by}), which this API key may not use: {listed}"

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
+from policies.aliases import Aliases
 from policies.allowed_models import AllowedModels
 from policies.family import Family
 from policies.keywords import Keywords, make_keywords
@@ -28,6 +29,7 @@ Reset = Literal["never", "daily", "weekly", "monthly"]
 Order = Literal["sticky", "first", "cheapest", "fastest"]
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 
+_NO_ALIASES: Final = Aliases()
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 MAX_DEPLOYMENTS: Final = 15
@@ -48,7 +50,7 @@ class Model:
     ``price_set`` is made of the prices and of what else decides a cost.
     ``max_searches`` is how many searches of one call its provider may charge for. ``hosted_tools`` are those of the
     provider's tools that may run; where there are any, nothing else searches.
-    ``wholesale`` and ``retail`` hold where none of ``timed`` does.
+    ``wholesale`` and ``retail`` hold where none of ``timed`` does. ``aliases`` are further names of the row.
     """
 
     slug: str
@@ -72,6 +74,7 @@ class Model:
     deployments: tuple["Model", ...] = field(default=(), repr=False)
     has_siblings: bool = False
     quota: PlaceQuota | None = None
+    aliases: tuple[str, ...] = field(default=(), repr=False)
     price_set: PriceSet = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -271,6 +274,7 @@ class Workspace:
     rules: tuple[KeywordRule, ...] = ()
     heuristics: tuple[Heuristic, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    aliases: Aliases = _NO_ALIASES
     credentials: tuple[Credential, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from policies.model import Model, Workspace
+from policies.model_names import ModelNames
 from policies.provider import Provider
 from policies.request_facts import RequestFacts
 from policies.route import MAX_ATTEMPTS, Route, Target
@@ -31,7 +32,7 @@ class RouteTable:
         max_routes: int = MAX_ROUTES,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
-        self._models = models
+        self._names = ModelNames(models)
         self._providers = providers
         self._max_attempts = max_attempts
         self._max_routes = max_routes
@@ -46,14 +47,18 @@ class RouteTable:
         named = (workspace.id, request.model)
         if not depends_on_content and (known := self._by_name.get(named)):
             return known
-        route = choose_route(request, workspace, self._models, self._providers)
+        route = choose_route(request, workspace, self._names, self._providers)
         slug = route.targets[0].model.slug
-        if slug not in self._models:
+        if slug not in self._names.models:
             return replace(route, max_attempts=self._max_attempts)
         route = self._keep((workspace.id, slug, route.decided_by), route)
-        if not depends_on_content and (request.model is None or request.model in self._models):
+        if not depends_on_content and self._has_name(request.model):
             self._by_name[named] = route
         return route
+
+    def _has_name(self, name: str | None) -> bool:
+        """Return whether the catalog has a name to the letter: any other may be any text."""
+        return name is None or self._names.find_exact(name) is not None
 
     def _keep(self, choice: tuple[str, str, str], route: Route) -> Route:
         """Return the known route of a choice, or keep ``route`` for it."""

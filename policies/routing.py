@@ -2,11 +2,12 @@
 
 The first of these that applies decides:
 
-1. a model that the client pins, if the workspace has its own key for it (nothing overrides this)
-2. keyword rules
-3. any other pinned slug
-4. heuristics
-5. the default model
+1. a slug that the client pins, if the workspace has its own key for it (nothing overrides this)
+2. the workspace's aliases
+3. keyword rules
+4. any other pinned slug, and the catalog's aliases
+5. heuristics
+6. the default model
 
 Source: docs/routing.md; contract, "Chat request body" (model) and "Errors" (bad_request, invalid_state, byok_required).
 """
@@ -16,10 +17,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from policies.allowed_models import fold_slug
 from policies.fallback import NoFallback, choose_fallback, list_long_prompt_targets
 from policies.keywords import RuleText
 from policies.model import Heuristic, Model, Workspace
+from policies.model_names import ModelNames, is_slug_of
 from policies.places import has_own_place, list_own_targets, list_platform_targets
 from policies.prices import Prices
 from policies.provider import Provider
@@ -33,6 +34,7 @@ _FREE: Final = Prices(0, 0, 0)
 PINNED: Final = "pinned"
 TIER_1: Final = "byok_tier1"
 CUSTOM: Final = "custom_model"
+CATALOG_ALIAS: Final = "catalog_alias"
 _LISTED: Final = "GET /v1/models lists them"
 _WELL_FORMED: Final = (
     "The name of a model outside the catalog has at most 200 characters of printable ASCII, "
@@ -52,7 +54,7 @@ class _Choice:
 def choose_route(
     request: RequestFacts,
     workspace: Workspace,
-    models: Mapping[str, Model],
+    names: ModelNames,
     providers: Mapping[str, Provider],
 ) -> Route:
     """Return the route of a request. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``.
@@ -60,11 +62,13 @@ def choose_route(
     ``policies.fallback`` chooses what follows the model's own places. Each refusal says what to change. It never
     repeats a name from the client, because some people put a key there by mistake.
     """
-    listed = None if request.model is None else _listed(request.model, models, providers)
+    models, listed = names.models, None
+    if request.model is not None:
+        listed = _listed(request.model, names, providers)
     choice = (
-        _with_own_key(request.model, listed, workspace, providers)
+        _by_name(request.model, listed, workspace, models, providers)
         or _by_rule(request, workspace, models)
-        or (_Choice(listed, PINNED) if listed else None)
+        or _pinned(request.model, listed)
         or _by_heuristic(request, workspace, models)
         or _by_default(workspace, models)
     )
@@ -83,17 +87,11 @@ def choose_route(
 # --- the rules ----------------------------------------------------------------------------------------------
 
 
-def _listed(name: str, models: Mapping[str, Model], providers: Mapping[str, Provider]) -> Model | None:
-    """Return the model of the catalog that ``name`` means. ``provider/id`` comes before a slug in another case."""
-    if model := models.get(name):
+def _listed(name: str, names: ModelNames, providers: Mapping[str, Provider]) -> Model | None:
+    """Return the model of the catalog that ``name`` means. ``provider/id`` comes before a name in another case."""
+    if model := names.find_exact(name):
         return model
-    return None if _provider_named(name, providers) else find_model(name, models)
-
-
-def find_model(name: str, models: Mapping[str, Model]) -> Model | None:
-    """Return the model of a slug. ``name`` may have another case, or blanks around it."""
-    folded = fold_slug(name)
-    return models.get(name) or next((m for slug, m in models.items() if fold_slug(slug) == folded), None)
+    return None if _provider_named(name, providers) else names.find(name)
 
 
 def _provider_named(name: str, providers: Mapping[str, Provider]) -> Provider | None:
@@ -102,17 +100,27 @@ def _provider_named(name: str, providers: Mapping[str, Provider]) -> Provider | 
     return providers.get(prefix.upper()) if slash else None
 
 
-def _with_own_key(
-    name: str | None, listed: Model | None, workspace: Workspace, providers: Mapping[str, Provider]
+def _by_name(
+    name: str | None,
+    listed: Model | None,
+    workspace: Workspace,
+    models: Mapping[str, Model],
+    providers: Mapping[str, Provider],
 ) -> _Choice | None:
-    """Return the choice of BYOK Tier 1, or of a model outside the catalog.
+    """Return the choice of a name before any rule: BYOK Tier 1, a workspace's alias, a model outside the catalog.
 
     Raises Refusal for an unknown name where the workspace has a key of its own with routing on.
     """
     if name is None:
         return None
+    pins_own = listed is not None and has_own_place(listed, workspace) and is_slug_of(listed, name)
+    if listed and listed.active and pins_own:
+        return _Choice(listed, TIER_1)
+    if (place := workspace.aliases.find(name)) is not None:
+        alias = workspace.aliases.entries[place]
+        return _named(alias.model, models, f"alias {alias.name}", f"aliases[{place}].model")
     if listed:
-        return _Choice(listed, TIER_1) if has_own_place(listed, workspace) else None
+        return _Choice(listed, TIER_1) if pins_own else None
     if provider := _provider_named(name, providers):
         return _Choice(_custom_model(name, provider, workspace), CUSTOM)
     if any(byok.routing for byok in workspace.byok.values()):
@@ -130,6 +138,12 @@ def _by_rule(request: RequestFacts, workspace: Workspace, models: Mapping[str, M
     return None
 
 
+def _pinned(name: str | None, listed: Model | None) -> _Choice | None:
+    if name is None or listed is None:
+        return None
+    return _Choice(listed, PINNED if is_slug_of(listed, name) else CATALOG_ALIAS)
+
+
 def _by_heuristic(request: RequestFacts, workspace: Workspace, models: Mapping[str, Model]) -> _Choice | None:
     for index, heuristic in enumerate(workspace.heuristics):
         if _applies(heuristic, request):
@@ -141,8 +155,13 @@ def _by_heuristic(request: RequestFacts, workspace: Workspace, models: Mapping[s
 def find_matches(request: RequestFacts, workspace: Workspace) -> Iterator[tuple[str, str, str | None]]:
     """Yield each rule and heuristic of a workspace in order: its name, its model, and what it matches, None if nothing.
 
-    The first that matches decides, unless something else comes before it.
+    The alias of the requested name comes before them, if there is one. The first that matches decides, unless
+    something else comes before it.
     """
+    place = None if request.model is None else workspace.aliases.find(request.model)
+    if place is not None:
+        alias = workspace.aliases.entries[place]
+        yield f"alias {alias.name}", alias.model, request.model
     text = RuleText(request.last_user_text)
     for number, rule in enumerate(workspace.rules, 1):
         yield f"rule {number} ({', '.join(rule.keywords)})", rule.model, rule.prepared.find_in(text)

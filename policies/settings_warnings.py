@@ -274,3 +274,5 @@ def _find_named_models(workspace: Workspace) -> Iterator[tuple[str, str]]:
         yield f"rules[{index}] ({rule.keywords[0]}).model", rule.model
     for index, heuristic in enumerate(workspace.heuristics):
         yield f"heuristics[{index}] ({heuristic.when}).model", heuristic.model
+    for index, alias in enumerate(workspace.aliases):
+        yield f"aliases[{index}] ({alias.name}).model", alias.model

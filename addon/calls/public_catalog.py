@@ -11,10 +11,10 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from policies.model import Model
+from policies.model_names import ModelNames
 from policies.money import price_usd_per_mtok
 from policies.price_times import TimedPrices, find_in_force
 from policies.refusal import Refusal
-from policies.routing import find_model
 
 CLIENTS_KEYS: Final = ("id", "object")
 """Keys of a row beyond the contract, for clients that look for them. Source: OpenAI, API reference, "Models"."""
@@ -32,6 +32,7 @@ class PublicCatalog:
 
     def __init__(self, models: Mapping[str, Model]) -> None:
         self._models = models
+        self._names = ModelNames(models)
         self._timed = [model.timed for model in models.values() if model.timed]
         self._all: tuple[list[TimedPrices | None], Page] | None = None
 
@@ -39,7 +40,7 @@ class PublicCatalog:
         """Return all rows, or the row of ``slug``, at the prices of ``now``. Raises Refusal ``model_not_found``."""
         if slug is None:
             return self._page_of_all(now)
-        model = find_model(slug, self._models)
+        model = self._names.find(slug)
         if model is None or not model.active:
             message = "No active model of that name is in the catalog: GET /v1/models lists them."
             raise Refusal("model_not_found", message, "model")

@@ -25,8 +25,8 @@ from addon.store.money.reports.archived_calls import find_missing
 from addon.store.money.reports.model_calls import select_model_calls
 from addon.text.masking import mask_credentials
 from addon.text.toml import load_toml
-from policies.allowed_models import fold_slug
 from policies.model import Model
+from policies.model_names import ModelNames
 from policies.money import parse_price_microusd_per_mtok, price_usd_per_mtok
 from policies.prices import Prices
 
@@ -131,9 +131,8 @@ def _check_usage(slug: str | None, prices: Mapping[str, str], place: str, tried_
 
 
 def _find_slug(settings: Settings, name: str) -> str:
-    by_folded = {fold_slug(known): known for known in settings.models}
-    if (slug := by_folded.get(fold_slug(name))) is not None:
-        return slug
+    if (model := ModelNames(settings.models).find(name)) is not None:
+        return model.slug
     shown = mask_credentials(shorten_name(name))
     raise click.ClickException(f'unknown model "{shown}"{suggest_name(name, settings.models)}')
 

@@ -30,8 +30,8 @@ from addon.store.backends import find_ledger
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.price_sets import read_price_sets
 from addon.store.money.reports.provider_calls import select_fallbacks, select_provider_calls
-from policies.allowed_models import fold_slug
 from policies.model import Model
+from policies.model_names import ModelNames
 from policies.money import parse_usd_nanousd
 from policies.price_set import PriceSet
 from policies.prices import Prices
@@ -196,12 +196,12 @@ def _first_attempts(
     fallbacks: Iterable[tuple[str, str, str]], settings: Settings, provider: str
 ) -> Iterator[FirstAttempt]:
     """Yield the attempts of a provider's models that another model followed."""
-    found = ((slug, model.place_at(provider)) for slug, model in settings.models.items())
-    asked = {fold_slug(slug): place for slug, place in found if place is not None}
+    names = ModelNames(settings.models)
     for created_at, requested, served in fallbacks:
-        model = asked.get(fold_slug(requested))
-        if model is not None and model.slug != served:
-            yield FirstAttempt(created_at, model.upstream_model_id)
+        model = names.find(requested)
+        place = model.place_at(provider) if model else None
+        if place is not None and place.slug != served:
+            yield FirstAttempt(created_at, place.upstream_model_id)
 
 
 def _prices_of_model(model: Model) -> ModelPrices:

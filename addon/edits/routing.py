@@ -1,4 +1,4 @@
-"""Edits of routing rules and heuristics: add, change, move and remove one. The first that matches wins.
+"""Edits of routing rules, heuristics and aliases: add, change, move and remove one.
 
 ``place`` is the number of an entry in its list, from 1 on.
 """
@@ -29,6 +29,7 @@ class EntryKind:
 
 RULES: Final = EntryKind("rules", "rule", ("keywords", "model"))
 HEURISTICS: Final = EntryKind("heuristics", "heuristic", ("when", "threshold_tokens", "model"))
+ALIASES: Final = EntryKind("aliases", "alias", ("name", "model"))
 
 
 def read_entry(

@@ -26,6 +26,7 @@ from addon.settings.catalog_schema import (
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import ErrorList, SettingsError, join_errors, join_key_path
 from addon.settings.file_content import parse_toml
+from addon.settings.model_aliases import choose_aliases
 from addon.settings.price_schema import make_prices
 from addon.settings.price_time_schema import make_timed_prices, reprice
 from addon.settings.provider_builder import ProviderBuilder
@@ -68,6 +69,7 @@ class CatalogBuilder:
         self.key_uses = self._providers.key_uses
         self.models: dict[str, Model] = {}
         self._quotas: Mapping[_Place, PlaceQuota] = {}
+        self._aliases: Mapping[str, tuple[str, ...]] = {}
         self.overlaid_slugs: frozenset[str] = frozenset()
         self.unknown_hidden: tuple[str, ...] = ()
         self.sandbox_enabled = False
@@ -163,6 +165,7 @@ class CatalogBuilder:
     def _make_models(self, tables: _Placed[ModelTable], errors: ErrorList) -> None:
         slugs_by_folded: dict[str, str] = {}
         self._quotas = _find_quotas(table for _, table in tables.values())
+        self._aliases = choose_aliases(tables, self._overlay_file("models.toml"), errors)
         for slug, (file, table) in tables.items():
             with errors.collect():
                 if (other := slugs_by_folded.setdefault(fold_slug(slug), slug)) != slug:
@@ -194,6 +197,7 @@ class CatalogBuilder:
             weight=table.weight,
             has_siblings=bool(table.deployments),
             quota=self._quotas.get(_place_of(table)),
+            aliases=self._aliases[slug],
         )
         deployments = [self._make_deployment(model, table, at, file) for at in range(len(table.deployments))]
         return replace(model, deployments=tuple([one for one in deployments if one is not None]))

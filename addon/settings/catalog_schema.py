@@ -235,6 +235,7 @@ class ModelTable(QuotaTable, TimedPricesTable, PlaceTable):
     cost: Literal["computed", "reported"] = "computed"
     byok_only: bool = False
     active: bool = True
+    aliases: Distinct[Slug] = ()
     order: Order = "sticky"
     weight: Weight = 1
     deployments: Annotated[Listed[DeploymentTable], Field(max_length=MAX_DEPLOYMENTS)] = ()

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 from addon.text.unprintable import escape_line
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_LABEL_KEYS: Final = ("id", "keywords", "when")
+_LABEL_KEYS: Final = ("id", "keywords", "when", "name")
 _MAX_LABEL_CHARS: Final = 64
 _MAX_NAME_CHARS: Final = 200
 
@@ -168,7 +168,7 @@ def label_path(table: Any, path: Sequence[str | int]) -> Iterator[str | Entry]:
 def label_of(entry: object) -> str:
     """Return the word by which an operator knows a table of an array; an empty text where there is none."""
     match entry:
-        case {"id": str(text)} | {"keywords": [str(text), *_]} | {"when": str(text)}:
+        case {"id": str(text)} | {"keywords": [str(text), *_]} | {"when": str(text)} | {"name": str(text)}:
             return text if text.isprintable() and len(text) <= _MAX_LABEL_CHARS else ""
     return ""
 

@@ -21,6 +21,7 @@ OWN_MODULES: Final = frozenset(
     {
         *(
             "affinity",
+            "aliases",
             "alert_rules",
             "allowed_models",
             "attempt_ends",
@@ -41,6 +42,7 @@ OWN_MODULES: Final = frozenset(
             "function_tools",
             "hosted_tools",
             "model_lacks",
+            "model_names",
             "key_claims",
             "key_cooldown",
             "key_models",

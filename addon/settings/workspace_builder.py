@@ -26,7 +26,8 @@ from addon.settings.validation import check_known, validate
 from addon.settings.value_types import NAME, NAME_IS
 from addon.settings.workspace_schema import ByokTable, KeyTable, WorkspaceTable
 from addon.text.toml import find_line
-from policies.allowed_models import AllowedModels
+from policies.aliases import Alias, Aliases
+from policies.allowed_models import AllowedModels, fold_slug
 from policies.model import Budget, Byok, Heuristic, Key, KeywordRule, Workspace
 from policies.provider import Provider
 
@@ -40,7 +41,7 @@ def parse_workspace(file: Path, content: bytes) -> WorkspaceTable:
     """
     if not NAME.fullmatch(file.stem):
         raise SettingsError(file, "", f"the file's name is the workspace's id; it must be {NAME_IS}")
-    return _check_keys(_validate(file, content), file)
+    return _check_distinct(_validate(file, content), file)
 
 
 def parse_without_override(file: Path, content: bytes, error: SettingsError) -> WorkspaceTable | None:
@@ -51,7 +52,7 @@ def parse_without_override(file: Path, content: bytes, error: SettingsError) -> 
     if any(one.key != _OVERRIDE for one in error.all):
         return None
     table = parse_toml(content, file) | {_OVERRIDE: 1}
-    return _check_keys(validate(WorkspaceTable, file, table), file)
+    return _check_distinct(validate(WorkspaceTable, file, table), file)
 
 
 def _validate(file: Path, content: bytes) -> WorkspaceTable:
@@ -70,7 +71,7 @@ def _name_line(error: SettingsError, line: int | None) -> SettingsError:
     return SettingsError(error.file, error.key, f"{error.reason} (at line {line})")
 
 
-def _check_keys(table: WorkspaceTable, file: Path) -> WorkspaceTable:
+def _check_distinct(table: WorkspaceTable, file: Path) -> WorkspaceTable:
     ids: set[str] = set()
     hashes: dict[str, str] = {}
     errors = ErrorList()
@@ -81,11 +82,13 @@ def _check_keys(table: WorkspaceTable, file: Path) -> WorkspaceTable:
         for key_hash in key.hashes:
             if (other := hashes.setdefault(key_hash, key.id)) != key.id:
                 errors.add(duplicate_hash_error(file, index, key, key_hash, other, file.stem))
-    for index, budget in enumerate(table.budgets):
-        if budget.of in [one.of for one in table.budgets[:index]]:
-            errors.add(
-                SettingsError(file, join_key_path("budgets", index, "for"), f'"{budget.of}" is used twice')
-            )
+    for array, name, values in (
+        ("budgets", "for", [one.of for one in table.budgets]),
+        ("aliases", "name", [fold_slug(one.name) for one in table.aliases]),
+    ):
+        for index, value in enumerate(values):
+            if value in values[:index]:
+                errors.add(SettingsError(file, join_key_path(array, index, name), f'"{value}" is used twice'))
     errors.raise_found()
     return table
 
@@ -188,6 +191,7 @@ def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) ->
         byok=MappingProxyType(byok),
         rules=tuple(KeywordRule(rule.keywords, rule.model) for rule in table.rules),
         heuristics=tuple(Heuristic(h.when, h.model, h.threshold_tokens) for h in table.heuristics),
+        aliases=Aliases(tuple(Alias(one.name, one.model) for one in table.aliases)),
         budgets=tuple(
             Budget(one.of, one.spend_cap_usd, one.spend_reset, one.required) for one in table.budgets
         ),
@@ -238,3 +242,5 @@ def _find_model_names(table: WorkspaceTable) -> Iterator[tuple[tuple[str | Entry
         yield ("rules", Entry(index, rule.keywords[0]), "model"), rule.model
     for index, heuristic in enumerate(table.heuristics):
         yield ("heuristics", Entry(index, heuristic.when), "model"), heuristic.model
+    for index, alias in enumerate(table.aliases):
+        yield ("aliases", Entry(index, alias.name), "model"), alias.model

@@ -30,6 +30,8 @@ from policies.token_rate import MAX_TPM
 
 MAX_RULES: Final = 1000
 """The most rules of a workspace: calls look at all of them."""
+MAX_ALIASES: Final = 1000
+"""The most aliases of a workspace."""
 MAX_BUDGETS: Final = 8
 """The most budgets of a workspace: each call has a counter in each of them."""
 
@@ -106,6 +108,13 @@ class HeuristicTable(Table):
         return self
 
 
+class AliasTable(Table):
+    """One ``[[aliases]]`` of a workspace file."""
+
+    name: ModelPattern
+    model: str
+
+
 class BudgetTable(Table):
     """One ``[[budgets]]`` of a workspace file. Once loaded, ``spend_cap_usd`` is nano-USD."""
 
@@ -141,4 +150,5 @@ class WorkspaceTable(Table):
     byok: dict[str, ByokTable] = {}
     rules: Annotated[Listed[RuleTable], Field(max_length=MAX_RULES)] = ()
     heuristics: Annotated[Listed[HeuristicTable], Field(max_length=MAX_RULES)] = ()
+    aliases: Annotated[Listed[AliasTable], Field(max_length=MAX_ALIASES)] = ()
     budgets: Annotated[Listed[BudgetTable], Field(max_length=MAX_BUDGETS)] = ()

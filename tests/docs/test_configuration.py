@@ -46,6 +46,7 @@ SECTIONS: dict[str, type[Table]] = {
     "`[byok.PROVIDER]`": workspace_schema.ByokTable,
     "`[[rules]]`": workspace_schema.RuleTable,
     "`[[heuristics]]`": workspace_schema.HeuristicTable,
+    "`[[aliases]]`": workspace_schema.AliasTable,
     "`[[budgets]]`": workspace_schema.BudgetTable,
 }
 SHARED = (

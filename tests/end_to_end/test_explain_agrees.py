@@ -22,6 +22,8 @@ SERVED: dict[str, tuple[str, dict[str, Any]]] = {
     "the default": ("plain", {}),
     "a pinned model, streamed": ("plain", {"model": "gpt", "stream": True, "temperature": 3, "n": 500}),
     "a hint": ("plain", {"model": "no-such-model", "max_tokens": 7}),
+    "an alias of the workspace": ("plain", {"model": "Haiku-4-5-20251001", "max_tokens": 9}),
+    "an alias of the catalog": ("plain", {"model": "gpt-latest", "max_tokens": 9}),
     "a keyword": ("plain", said("SQL, please") | {"temperature": 1, "max_tokens": 900, "stop": "x"}),
     "a keyword in Chinese": ("plain", said("用數據庫查询 naïve 🎉") | {"temperature": 1.7, "top_p": 0.5}),
     "tools": ("plain", {"tools": TOOLS, "tool_choice": "required", "seed": 7, "user": "u-1"}),
@@ -134,6 +136,7 @@ def test_the_request_the_hold_and_the_row_are_as_explained(live: Live, case: str
         assert_sent_as_explained(attempt, live.upstream.last, live.held[-1])
     assert answer.headers.get("x-gateway-dropped") == dropped_header(attempt)
     row = live.row(answer)
+    assert report["stream"] or answer.json()["model"] == row["model_slug"]
     for column in ("model_slug", "provider", "mode", "upstream_model_id", "fallback"):
         assert row[column] == attempt[column], column
     assert row["requested_model"] == report["requested_model"]

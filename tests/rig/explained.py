@@ -12,7 +12,9 @@ MAX_REQUEST_BYTES = 20_000
 
 FAMILIES = tomllib.loads((ROOT / "catalog_data" / "families.toml").read_text(encoding="utf-8"))
 MODELS = {
-    "gpt": model(provider="OPENAI", upstream_model_id="gpt-2026", max_completion_tokens=16_384),
+    "gpt": model(
+        provider="OPENAI", upstream_model_id="gpt-2026", max_completion_tokens=16_384, aliases=["gpt-latest"]
+    ),
     "thinker": model(provider="OPENAI", family="openai-reasoning"),
     "mistral": model(provider="OPENAI", family="mistral", context_window=16_384),
     "fire": model(provider="OPENAI", family="fireworks"),
@@ -78,7 +80,8 @@ def workspaces(keys: dict[str, str]) -> dict[str, Any]:
     def one(name: str, **changes: Any) -> dict[str, Any]:
         return workspace((name, keys[name], True), **changes)
 
-    chosen = {"default_model": "gpt", "rules": RULES, "heuristics": HEURISTICS}
+    aliases = [{"name": "haiku-*", "model": "claude"}]
+    chosen = {"default_model": "gpt", "rules": RULES, "heuristics": HEURISTICS, "aliases": aliases}
     plain = workspace(("plain", keys["plain"], True), ("retired", keys["retired"], False), **chosen)
     capped = one("capped", monthly_spend_cap_usd="4", overage_protection=True, **chosen)
     capped["keys"][0] |= {"spend_cap_usd": "3", "spend_reset": "daily"}

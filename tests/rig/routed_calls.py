@@ -1,13 +1,15 @@
 """Models, providers, own keys, and calls that a table of routing or fallback begins with."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from policies.aliases import Alias, Aliases
 from policies.family import Family
 from policies.model import Byok, Heuristic, HeuristicWhen, KeywordRule, Model, Workspace
+from policies.model_names import ModelNames
 from policies.prices import Prices
 from policies.provider import Provider
 from policies.refusal import Refusal
@@ -34,7 +36,7 @@ def model(slug: str, provider: str, *, byok_only: bool = False, active: bool = T
 MODELS = {
     made.slug: made
     for made in (
-        model("gpt", "OPENAI"),
+        replace(model("gpt", "OPENAI"), aliases=("gpt-2024", "openai/gpt-latest")),
         model("gpt-big", "OPENAI"),
         model("gpt-own", "OPENAI", byok_only=True),
         model("gpt-old", "OPENAI", active=False),
@@ -42,11 +44,12 @@ MODELS = {
         model("llama", "GROQ"),
         model("openai/oss", "GROQ"),
         model("acme/oss", "GROQ"),
-        model("kimi", "GROQ"),
+        replace(model("kimi", "GROQ"), aliases=("Kimi-Latest",)),
         model("bare", "BARE"),
         model("mine", "OWN"),
     )
 }
+NAMES = ModelNames(MODELS)
 
 ON = {"OPENAI": Byok(SecretStr("customer"), routing=True)}
 OFF = {"OPENAI": Byok(SecretStr("customer"), routing=False)}
@@ -58,7 +61,7 @@ BARE_ON = {"BARE": Byok(SecretStr("customer"), routing=True)}
 
 @dataclass(frozen=True)
 class When:
-    """A call for ``name``, and its workspace. ``rules`` are (keyword, model)."""
+    """A call for ``name``, and its workspace. ``rules`` are (keyword, model), ``aliases`` (name, model)."""
 
     name: str | None = None
     text: str = "hello"
@@ -67,6 +70,7 @@ class When:
     default: str | None = None
     byok: dict[str, Byok] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
+    aliases: tuple[tuple[str, str], ...] = ()
 
     @property
     def workspace(self) -> Workspace:
@@ -77,6 +81,7 @@ class When:
             byok=self.byok,
             rules=rules,
             heuristics=self.heuristics,
+            aliases=Aliases(tuple(Alias(*one) for one in self.aliases)),
         )
 
     @property
@@ -90,7 +95,7 @@ SECRETS = {("byok", "bearer"): "customer", ("payg", "bearer"): "platform", ("pay
 def routed(when: When) -> str:
     """Return the result of a call in one line: ``slug mode decided_by``, or ``code: message``."""
     try:
-        route = choose_route(RequestFacts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+        route = choose_route(RequestFacts(when.name, when.fields), when.workspace, NAMES, PROVIDERS)
     except Refusal as refusal:
         return f"{refusal.code}: {refusal.message}"
     [target] = route.targets
@@ -115,7 +120,17 @@ def text(*parts: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": part} for part in parts]
 
 
-NAMES = st.none() | st.sampled_from([*MODELS, "gtp", "openai/x", "own/x", "acme/x", "openai/.."]) | st.text()
+ALIASED = ["gpt-2024", "GPT-2024", "openai/gpt-latest", "kimi-latest"]
+ASKED = (
+    st.none()
+    | st.sampled_from([*MODELS, *ALIASED, "gtp", "openai/x", "own/x", "acme/x", "openai/.."])
+    | st.text()
+)
+ALIASES = st.dictionaries(
+    st.sampled_from(["gpt", "gpt-*", "gtp", "openai/*", "kimi*", "*"]),
+    st.sampled_from(sorted(MODELS)),
+    max_size=3,
+)
 BYOK = st.sampled_from([{}, ON, OFF, LOST, GROQ_ON, ON | GROQ_ON])
 RULES = st.lists(
     st.tuples(st.sampled_from(["sql", "poem", "é"]), st.sampled_from(sorted(MODELS))), max_size=3
@@ -129,11 +144,12 @@ TEXTS = st.lists(st.sampled_from(["sql", "poem", "SQL!", "hello", "é"]), max_si
 @st.composite
 def situations(draw: st.DrawFn) -> When:
     return When(
-        draw(NAMES),
+        draw(ASKED),
         draw(TEXTS),
         tuple(draw(RULES)),
         tuple(draw(st.lists(SHAPES, max_size=2))),
         draw(st.none() | st.sampled_from(sorted(MODELS))),
         draw(BYOK),
         draw(st.sampled_from([{}, TOOLS, JSON, TOOLS | JSON])),
+        tuple(draw(ALIASES).items()),
     )

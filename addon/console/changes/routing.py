@@ -1,4 +1,4 @@
-"""The forms of routing rules and heuristics: add, change, move and remove one."""
+"""The forms of routing rules, heuristics and aliases: add, change, move and remove one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, get_args
@@ -8,6 +8,7 @@ from addon.console.changes.file_change import FileChange
 from addon.console.changes.form import Change, Form, RequestedChange
 from addon.console.changes.workspaces import read_digest, read_for_form, suggest_models
 from addon.edits.routing import (
+    ALIASES,
     HEURISTICS,
     RULES,
     EntryKind,
@@ -64,7 +65,7 @@ def _show(value: Any) -> str:
 
 
 def _plan_add(asked: RequestedChange, kind: EntryKind) -> Change:
-    place = asked.values["place"]
+    place = asked.values.get("place")
     return _change(
         asked, lambda: plan_new_entry(asked.files.folder, asked.workspace, kind, asked.values, place)
     )
@@ -105,8 +106,10 @@ def _place_field(*, is_required: bool) -> Field:
     )
 
 
-def _make_forms(kind: EntryKind, fields: Sequence[Field]) -> tuple[Form, ...]:
-    """Return the forms of a list. ``fields`` are those of an entry."""
+def _make_forms(
+    kind: EntryKind, fields: Sequence[Field], intro: str, *, is_ordered: bool = True
+) -> tuple[Form, ...]:
+    """Return the forms of a list. ``fields`` are those of an entry. ``is_ordered``: the place of an entry matters."""
     noun, array, one = kind.noun, kind.array, ("workspace", kind.noun)
 
     def make(
@@ -114,20 +117,20 @@ def _make_forms(kind: EntryKind, fields: Sequence[Field]) -> tuple[Form, ...]:
     ) -> Form:
         return Form(f"{array} {verb}", title, plan=lambda asked: plan(asked, kind), suggest=_suggest, **rest)
 
+    moved = (DIGEST, _place_field(is_required=True))
     current: dict[str, Any] = {"names": one, "current": lambda asked: _read_entry(asked, kind)}
+    article = "an" if noun == "alias" else "a"
     return (
         make(
             "add",
-            f"Add a {noun}",
+            f"Add {article} {noun}",
             _plan_add,
-            fields=(DIGEST, *fields, _place_field(is_required=False)),
+            fields=(DIGEST, *fields, *([_place_field(is_required=False)] if is_ordered else [])),
             current=read_digest,
-            intro=f"The first {noun} that matches wins. Rules are tried before heuristics.",
+            intro=intro,
         ),
         make("set", f"Change the {noun}", _plan_set, fields=(DIGEST, *fields), **current),
-        make(
-            "move", f"Move the {noun}", _plan_move, fields=(DIGEST, _place_field(is_required=True)), **current
-        ),
+        *([make("move", f"Move the {noun}", _plan_move, fields=moved, **current)] if is_ordered else []),
         make(
             "remove",
             f"Remove the {noun}",
@@ -155,6 +158,7 @@ ROUTING_FORMS: Final = (
             ),
             _MODEL,
         ),
+        "The first rule that matches wins. Rules are tried before heuristics.",
     ),
     *_make_forms(
         HEURISTICS,
@@ -174,5 +178,21 @@ ROUTING_FORMS: Final = (
             ),
             _MODEL,
         ),
+        "The first heuristic that matches wins. Rules are tried before heuristics.",
+    ),
+    *_make_forms(
+        ALIASES,
+        (
+            Field(
+                "name",
+                "Name",
+                parse_text,
+                "A name that clients send, or the beginning of such names and *.",
+                is_required=True,
+            ),
+            _MODEL,
+        ),
+        "Of several names that match, the longest decides. Aliases come before rules.",
+        is_ordered=False,
     ),
 )

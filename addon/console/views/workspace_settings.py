@@ -36,9 +36,10 @@ def make_settings_values(workspace: Workspace | None, settings: Settings) -> Map
 
 
 def make_settings_tables(workspace: Workspace | None) -> Mapping[str, Table]:
-    """Return the routing rules and heuristics in their order, and the customer's own keys for providers."""
+    """Return the routing rules, heuristics and aliases in their order, and the customer's own keys for providers."""
     rules = workspace.rules if workspace else ()
     heuristics = workspace.heuristics if workspace else ()
+    aliases = workspace.aliases if workspace else ()
     byok = workspace.byok if workspace else {}
     return {
         "rules": Table(
@@ -48,6 +49,10 @@ def make_settings_tables(workspace: Workspace | None) -> Mapping[str, Table]:
         "heuristics": Table(
             ("place", "when", "threshold_tokens", "model"),
             [(place, one.when, one.threshold_tokens, one.model) for place, one in enumerate(heuristics, 1)],
+        ),
+        "aliases": Table(
+            ("place", "name", "model"),
+            [(place, one.name, one.model) for place, one in enumerate(aliases, 1)],
         ),
         "byok": Table(
             ("provider", "secret", "unset_variable", "routing"),

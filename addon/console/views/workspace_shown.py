@@ -53,6 +53,7 @@ def make_key_cells(limits: Table) -> Mapping[str, MakeCell]:
 ROUTING_CELLS: Final[Mapping[str, MakeCell]] = {
     "rules": lambda row: Cell("Change", f"Change, move or remove the rule {row['place']}"),
     "heuristics": lambda row: Cell("Change", f"Change, move or remove the heuristic {row['place']}"),
+    "aliases": lambda row: Cell("Change", f"Change or remove the alias {row['place']}"),
     "byok": lambda row: Cell("Change", f"Change or remove the own key for {row['provider']}"),
 }
 """The cells that link to forms, by the name of the table."""

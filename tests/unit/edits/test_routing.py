@@ -14,6 +14,7 @@ from addon.edits.own_keys import (
     seal_secret,
 )
 from addon.edits.routing import (
+    ALIASES,
     HEURISTICS,
     RULES,
     plan_entry_changes,
@@ -58,6 +59,11 @@ def workspaces(tmp_path: Path) -> Path:
             ),
             f'{TEXT}\n[[heuristics]]\nwhen = "tools"\nmodel = "gpt-4o"\n',
             "Add the heuristic 1 (tools) to the workspace acme",
+        ),
+        (
+            lambda folder: plan_new_entry(folder, "acme", ALIASES, {"model": "gpt-4o", "name": "fast"}),
+            f'{TEXT}\n[[aliases]]\nname = "fast"\nmodel = "gpt-4o"\n',
+            "Add the alias 1 (fast) to the workspace acme",
         ),
         (
             lambda folder: plan_entry_changes(folder, "acme", RULES, 1, {"keywords": ["bill", "tax"]}),

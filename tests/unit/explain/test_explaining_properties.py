@@ -15,6 +15,7 @@ from policies.completion_cap import find_completion_cap
 from policies.field_rules import count_choices
 from policies.limits import limits_of
 from policies.model import Workspace
+from policies.model_names import ModelNames
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.routing import choose_route
@@ -29,7 +30,7 @@ def refusal_by_the_decisions(
     try:
         chat = parse_chat_request(content)
         asked = RequestFacts(chat.model, chat.fields)
-        target = choose_route(asked, workspace, loaded().models, loaded().providers).targets[0]
+        target = choose_route(asked, workspace, ModelNames(loaded().models), loaded().providers).targets[0]
         model = target.model
         extras = {name: value for name, value in chat.extras.items() if name in model.family.extra}
         fields = {**chat.fields, **extras}

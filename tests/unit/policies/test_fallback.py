@@ -13,6 +13,7 @@ from rig.routed_calls import (
     GROQ_ON,
     LOST,
     MODELS,
+    NAMES,
     OFF,
     ON,
     PROVIDERS,
@@ -56,7 +57,7 @@ class After:
 def targets(after: After) -> str:
     """Return the route in one line: its targets as ``slug mode``, and the code of its fallback refusal."""
     facts = RequestFacts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
-    route = choose_route(facts, after.workspace, MODELS, PROVIDERS)
+    route = choose_route(facts, after.workspace, NAMES, PROVIDERS)
     made = [f"{target.model.slug} {target.mode}" for target in route.targets]
     return " → ".join([*made, route.fallback_refusal.code] if route.fallback_refusal else made)
 
@@ -157,7 +158,7 @@ def test_a_used_up_account_or_a_missing_model_is_a_failure_only_before_the_safet
 )
 def test_a_route_knows_whether_the_safety_net_follows(after: After, has_net: bool) -> None:
     asked = RequestFacts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
-    assert choose_route(asked, after.workspace, MODELS, PROVIDERS).has_safety_net is has_net
+    assert choose_route(asked, after.workspace, NAMES, PROVIDERS).has_safety_net is has_net
 
 
 # --- a limit without room -----------------------------------------------------------------
@@ -208,7 +209,7 @@ def test_a_second_attempt_differs_from_the_first_and_is_allowed(
     workspace = replace(when.workspace, fallback_model=slug, safety_net=net)
     asked = RequestFacts(when.name, when.fields)
     with suppress(Refusal):
-        route = choose_route(asked, workspace, MODELS, PROVIDERS)
+        route = choose_route(asked, workspace, NAMES, PROVIDERS)
         first, *others = route.targets
         assert (first.model, first.mode, route.decided_by) == _alone(when)
         assert not first.is_fallback
@@ -230,7 +231,7 @@ def test_a_second_attempt_differs_from_the_first_and_is_allowed(
 
 
 def _alone(when: When) -> tuple[Any, Any, str]:
-    route = choose_route(RequestFacts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+    route = choose_route(RequestFacts(when.name, when.fields), when.workspace, NAMES, PROVIDERS)
     [only] = route.targets
     return only.model, only.mode, route.decided_by
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from rig.routed_calls import MODELS, OFF, ON, PROVIDERS, When
+from rig.routed_calls import MODELS, NAMES, OFF, ON, PROVIDERS, When
 
 from policies.allowed_models import AllowedModels
 from policies.key_models import find_idle_patterns, restrict_route
@@ -48,6 +48,23 @@ OF_KEYS = [
         "use: it may use gpt. Name one of these, or use another key.",
     ),
     (When("gpt", text="some sql", rules=(("sql", "llama"),)), ["llama"], None, "llama"),
+    # The patterns are about the slug after the alias, and not about the name.
+    (When("haiku-4", aliases=(("haiku-*", "gpt"),)), ["gpt"], None, "gpt"),
+    (
+        When("haiku-4", aliases=(("haiku-*", "gpt"),)),
+        ["haiku-*"],
+        None,
+        "byok_required None: The workspace's file chose 'gpt' (alias haiku-*), which this API key may not use: "
+        "it may use haiku-*. Name one of these, or use another key.",
+    ),
+    (When("gpt-2024"), ["gpt"], None, "gpt"),
+    (
+        When("gpt-2024"),
+        ["gpt-2024"],
+        None,
+        "byok_required model: This API key may not use 'gpt': it may use gpt-2024. "
+        "Name one of these, or use another key.",
+    ),
     # Customers' own keys, in the catalog and outside it.
     (When("gpt", byok=ON), ["gpt"], None, "gpt"),
     (
@@ -109,7 +126,7 @@ def test_the_models_of_a_key(when: When, patterns: list[str], fallback: str | No
 
 def test_a_key_keeps_the_safety_net_of_its_model() -> None:
     workspace = replace(When(byok=ON).workspace, safety_net=True)
-    route = choose_route(RequestFacts("gpt", When().fields), workspace, MODELS, PROVIDERS)
+    route = choose_route(RequestFacts("gpt", When().fields), workspace, NAMES, PROVIDERS)
     assert len(restrict_route(route, Key("ci", "0" * 64, models=AllowedModels(("gpt",)))).targets) == 2
 
 

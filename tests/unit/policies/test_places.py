@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 from pydantic import SecretStr
-from rig.routed_calls import MODELS, PROVIDERS, When
+from rig.routed_calls import MODELS, NAMES, PROVIDERS, When
 
 from policies.model import Byok, Model
+from policies.model_names import ModelNames
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.routing import choose_route
@@ -50,7 +51,7 @@ CASES = [
 def test_a_call_may_use(listed: Model, byok: dict[str, Byok], net: bool, expected: str) -> None:
     when = When("gpt", byok=byok)
     workspace = replace(when.workspace, safety_net=net)
-    route = choose_route(RequestFacts("gpt", when.fields), workspace, {"gpt": listed}, PROVIDERS)
+    route = choose_route(RequestFacts("gpt", when.fields), workspace, ModelNames({"gpt": listed}), PROVIDERS)
     assert ", ".join(f"{one.model.provider.name} {one.mode}" for one in route.targets) == expected
     assert {one.model.slug for one in route.targets} == {"gpt"}
     assert all(one.is_fallback == (one.mode == "payg" and bool(byok) and net) for one in route.targets)
@@ -69,7 +70,7 @@ def test_where_no_place_is_left_the_refusal_is_that_of_one(
 ) -> None:
     when = When("gpt", byok=byok)
     with pytest.raises(Refusal) as refused:
-        choose_route(RequestFacts("gpt", when.fields), when.workspace, {"gpt": listed}, PROVIDERS)
+        choose_route(RequestFacts("gpt", when.fields), when.workspace, ModelNames({"gpt": listed}), PROVIDERS)
     assert refused.value.code == code
 
 
@@ -81,7 +82,7 @@ def test_a_model_needs_an_own_key_where_no_place_has_a_platform_key() -> None:
 def test_a_model_for_long_prompts_is_no_others_turn() -> None:
     when = When("gpt")
     workspace = replace(when.workspace, context_fallback_model="llama")
-    route = choose_route(RequestFacts("gpt", when.fields), workspace, MODELS, PROVIDERS)
+    route = choose_route(RequestFacts("gpt", when.fields), workspace, NAMES, PROVIDERS)
     assert [one.model.slug for one in route.targets] == ["gpt"]
     assert [(one.model.slug, one.is_fallback) for one in route.long_prompt_targets] == [("llama", True)]
 
@@ -92,5 +93,5 @@ def test_a_call_with_an_own_key_goes_to_the_platforms_long_window_by_the_safety_
 ) -> None:
     when = When("gpt", byok={"OPENAI": OWN})
     workspace = replace(when.workspace, context_fallback_model="llama", safety_net=net)
-    route = choose_route(RequestFacts("gpt", when.fields), workspace, MODELS, PROVIDERS)
+    route = choose_route(RequestFacts("gpt", when.fields), workspace, NAMES, PROVIDERS)
     assert [one.model.slug for one in route.long_prompt_targets] == allowed

@@ -11,7 +11,7 @@ from rig.routed_calls import (
     JSON,
     LOST,
     LOST_AND_OFF,
-    MODELS,
+    NAMES,
     OFF,
     ON,
     PROVIDERS,
@@ -34,6 +34,9 @@ TWO = (("sql", "llama"), ("poem", "gpt-big"))
 ONE_OF_ALL = (("sql", "llama"), ("sql", "gpt-big"))
 IMAGE = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
 SCHEMA = {"response_format": {"type": "json_schema", "json_schema": {}}}
+HAIKU = (("haiku-*", "llama"),)
+LONGER = (("haiku-*", "llama"), ("haiku-4*", "kimi"))
+GPT = (("gpt", "llama"),)
 # the situation, its result (for a refusal: the code and a part of the message, with "…" between them)
 TABLE: list[tuple[str, When, str]] = [
     # --- names only
@@ -105,6 +108,45 @@ TABLE: list[tuple[str, When, str]] = [
     ("two lines", When("openai/a\n", byok=ON), "bad_request…printable ASCII"),
     ("too long", When("openai/" + "x" * 194, byok=ON), "bad_request…at most 200 characters"),
     ("dots inside", When("openai/.a..b/v1.2", byok=ON), "openai/.a..b/v1.2 byok custom_model"),
+    # --- aliases of the workspace
+    ("a name of a client", When("haiku-4-5", aliases=HAIKU), "llama payg alias haiku-*"),
+    ("in another case", When(" Haiku-4", aliases=HAIKU), "llama payg alias haiku-*"),
+    ("the beginning alone", When("haiku-", aliases=HAIKU), "llama payg alias haiku-*"),
+    ("another beginning", When("haiku", aliases=HAIKU, default="gpt"), "gpt payg default"),
+    ("a name without a star", When("fast", aliases=(("fast", "gpt"),)), "gpt payg alias fast"),
+    ("no more than it", When("faster", aliases=(("fast", "gpt"),)), "bad_request…No model of that name"),
+    ("the longest of several", When("haiku-4-5", aliases=LONGER), "kimi payg alias haiku-4*"),
+    ("in any order", When("haiku-4-5", aliases=LONGER[::-1]), "kimi payg alias haiku-4*"),
+    ("a whole name before its beginning", When("haiku-4", aliases=(*LONGER, ("haiku-4", "gpt"))),
+     "gpt payg alias haiku-4"),
+    ("any name", When("gtp", aliases=(("*", "gpt"),)), "gpt payg alias *"),
+    ("but not none", When(aliases=(("*", "gpt"),)), "bad_request…Name a model"),
+    ("a star of the client is a letter", When("haiku-*", aliases=LONGER), "llama payg alias haiku-*"),
+    ("over a slug", When("gpt", aliases=GPT), "llama payg alias gpt"),
+    ("over an inactive slug", When("gpt-old", aliases=(("gpt-old", "gpt"),)), "gpt payg alias gpt-old"),
+    ("also with an own key", When("gpt-old", aliases=(("gpt-old", "gpt"),), byok=ON), "gpt byok alias gpt-old"),
+    ("not over tier 1", When("gpt", aliases=GPT, byok=ON), "gpt byok byok_tier1"),
+    ("over tier 1 of another provider", When("gpt", aliases=GPT, byok=GROQ_ON), "llama byok alias gpt"),
+    ("over a rule", When("haiku-4", "sql", (("sql", "kimi"),), aliases=HAIKU), "llama payg alias haiku-*"),
+    ("over an alias of the catalog", When("gpt-2024", aliases=(("gpt-2*", "llama"),)), "llama payg alias gpt-2*"),
+    ("over a model outside the catalog", When("openai/x", byok=ON, aliases=(("openai/*", "llama"),)),
+     "llama payg alias openai/*"),
+    ("a known name with byok enabled", When("haiku-4", byok=ON, aliases=HAIKU), "llama payg alias haiku-*"),
+    ("to an inactive model", When("a", aliases=(("a", "gpt-old"),)), "invalid_state…change aliases[0].model"),
+    ("to a model that is gone", When("a", aliases=(("a", "gone"),)), "invalid_state…change aliases[0].model"),
+    ("to a byok-only model", When("a", aliases=(("a", "gpt-own"),)), "byok_required…or change its aliases[0].model"),
+    ("no chain of aliases", When("a", aliases=(("a", "gpt"), *GPT)), "gpt payg alias a"),
+    # --- aliases of the catalog
+    ("an alias of the catalog", When("gpt-2024"), "gpt payg catalog_alias"),
+    ("of the catalog in another case", When("GPT-2024 "), "gpt payg catalog_alias"),
+    ("that is written in another case", When("kimi-latest"), "kimi payg catalog_alias"),
+    ("with the own key", When("gpt-2024", byok=ON), "gpt byok catalog_alias"),
+    ("a rule over it", When("gpt-2024", "sql", SQL), "llama payg rule 1 (sql)"),
+    ("also with an own key", When("gpt-2024", "sql", SQL, byok=ON), "llama payg rule 1 (sql)"),
+    ("over a default", When("gpt-2024", default="llama"), "gpt payg catalog_alias"),
+    ("before provider/id", When("openai/gpt-latest", byok=ON), "gpt byok catalog_alias"),
+    ("provider/id before it in another case", When("OpenAI/gpt-latest", byok=ON),
+     "OpenAI/gpt-latest byok custom_model"),
     # --- keyword rules
     ("a rule matches", When(None, "my SQL", SQL), "llama payg rule 1 (sql)"),
     ("a rule does not match", When(None, "mysql", SQL, default="gpt"), "gpt payg default"),
@@ -199,10 +241,10 @@ def test_the_prompt_is_estimated_only_for_a_heuristic_that_asks_and_once() -> No
 
     fields = {"messages": Watched(When(text="hello").fields["messages"])}
     for when in (When(default="gpt", heuristics=shape("tools")), When("gpt", heuristics=LONG)):
-        choose_route(RequestFacts(when.name, fields), when.workspace, MODELS, PROVIDERS)
+        choose_route(RequestFacts(when.name, fields), when.workspace, NAMES, PROVIDERS)
     assert asked == []
     request = RequestFacts(None, fields)
-    choose_route(request, When(heuristics=LONG + LONG).workspace, MODELS, PROVIDERS)
+    choose_route(request, When(heuristics=LONG + LONG).workspace, NAMES, PROVIDERS)
     once = len(asked)
     assert request.prompt_tokens == request.prompt_tokens > 200
     assert len(asked) == once > 0
@@ -210,13 +252,13 @@ def test_the_prompt_is_estimated_only_for_a_heuristic_that_asks_and_once() -> No
 
 def test_a_model_outside_the_catalog_is_free_uncapped_and_of_its_providers_custom_family() -> None:
     found = choose_route(
-        RequestFacts("OpenAI/a/b", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
+        RequestFacts("OpenAI/a/b", When().fields), When(byok=ON | GROQ_ON).workspace, NAMES, PROVIDERS
     )
     made = found.targets[0].model
     assert (made.slug, made.upstream_model_id, made.provider.name) == ("OpenAI/a/b", "a/b", "OPENAI")
     assert (made.family, made.max_completion_tokens) == (CUSTOM, None)
     assert made.wholesale == made.retail == Prices(0, 0, 0)
     found = choose_route(
-        RequestFacts("groq/x", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
+        RequestFacts("groq/x", When().fields), When(byok=ON | GROQ_ON).workspace, NAMES, PROVIDERS
     )
     assert found.targets[0].model.family == Family("custom")

@@ -7,7 +7,19 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rig.routed_calls import BYOK, MODELS, ON, PROVIDERS, SECRETS, TEXTS, When, routed, situations, text
+from rig.routed_calls import (
+    BYOK,
+    MODELS,
+    NAMES,
+    ON,
+    PROVIDERS,
+    SECRETS,
+    TEXTS,
+    When,
+    routed,
+    situations,
+    text,
+)
 
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
@@ -20,7 +32,7 @@ from policies.routing import choose_route
 def test_a_table_finds_the_same_route_each_time(when: When) -> None:
     table, workspace = RouteTable(MODELS, PROVIDERS), when.workspace
     facts = RequestFacts(when.name, when.fields)
-    expected = route_or_refusal(lambda: choose_route(facts, workspace, MODELS, PROVIDERS))
+    expected = route_or_refusal(lambda: choose_route(facts, workspace, NAMES, PROVIDERS))
     first, second = (route_or_refusal(lambda: table.find(facts, workspace)) for _ in range(2))
     assert first == second == expected
     if isinstance(expected, Route):
@@ -38,7 +50,7 @@ def route_or_refusal(find: Callable[[], Route]) -> Route | str:
 @given(situations())
 def test_a_route_has_an_active_model_and_the_one_key_of_its_mode(when: When) -> None:
     with suppress(Refusal):
-        found = choose_route(RequestFacts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+        found = choose_route(RequestFacts(when.name, when.fields), when.workspace, NAMES, PROVIDERS)
         [target] = found.targets
         byok = when.byok.get(target.model.provider.name)
         has_own_key = byok is not None and byok.routing

@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 from rig.routed_calls import MODELS, PROVIDERS
 
+from policies.aliases import Alias, Aliases
 from policies.allowed_models import AllowedModels
 from policies.model import Byok, Heuristic, Key, KeywordRule, Model, Workspace
 from policies.place_quota import PlaceQuota
@@ -51,14 +52,16 @@ CASES = {
     "a default model that left the catalog": Case(
         {"default_model": "gone"}, warnings=(unserved("default_model", "it is not in the catalog"),)
     ),
-    "a rule and a heuristic for customers' own keys": Case(
+    "a rule, a heuristic and an alias for customers' own keys": Case(
         {
+            "aliases": Aliases((Alias("fast", "gpt"), Alias("mine-*", "gpt-own"))),
             "rules": (KeywordRule(("vip",), "gpt"), KeywordRule(("sql", "db"), "gpt-own")),
             "heuristics": (Heuristic("images", "gpt-own"),),
         },
         warnings=(
             unserved("rules[1] (sql).model", "there is no OPENAI key of the workspace's own"),
             unserved("heuristics[0] (images).model", "there is no OPENAI key of the workspace's own"),
+            unserved("aliases[1] (mine-*).model", "there is no OPENAI key of the workspace's own"),
         ),
     ),
     "the same with such a key": Case({"heuristics": (Heuristic("images", "gpt-own"),), "byok": ON}),

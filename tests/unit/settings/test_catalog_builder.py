@@ -14,7 +14,6 @@ from policies.family import Family
 from policies.prices import Prices
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
-from policies.routing import choose_route
 
 OPENAI_KEY = 'platform_key = "env:OPENAI_KEY"'
 OPENAI = 'dialect = "openai"\nplatform_key = "env:OPENAI_KEY"'
@@ -56,7 +55,7 @@ def test_a_provider_has_its_auth_path_and_headers(conf_file: Path) -> None:
 
 def test_a_provider_without_auth_serves_payg_calls_without_a_key(conf_file: Path) -> None:
     settings = load_edited(conf_file, 'auth = "none"')
-    route = choose_route(HELLO, settings.workspaces["acme"], settings.models, settings.providers)
+    route = settings.routes.find(HELLO, settings.workspaces["acme"])
     assert route.targets[0].secrets == ()
     assert settings.sandbox_enabled, "a provider without auth does not end the sandbox"
 
@@ -64,7 +63,7 @@ def test_a_provider_without_auth_serves_payg_calls_without_a_key(conf_file: Path
 def test_a_provider_with_auth_and_no_key_serves_no_payg_call(conf_file: Path) -> None:
     settings = load_settings(conf_file, {})
     with pytest.raises(Refusal, match="no platform key"):
-        choose_route(HELLO, settings.workspaces["acme"], settings.models, settings.providers)
+        settings.routes.find(HELLO, settings.workspaces["acme"])
 
 
 def test_a_provider_may_set_the_family_of_models_outside_the_catalog(conf_file: Path) -> None:
@@ -245,6 +244,24 @@ def test_a_model_lacks_what_its_table_says(conf_file: Path) -> None:
     models = load_settings(conf_file, KEYS).models
     assert models["gpt-4o-mini"].lacks == {"images", "tools"}
     assert models["openai/gpt-oss-20b"].lacks == frozenset()
+
+
+def test_a_model_has_the_aliases_of_its_table(conf_file: Path) -> None:
+    edit(conf_file.parent / MODELS, "16384", '16384\naliases = ["gpt-4o-mini-2024-07-18"]')
+    settings = load_settings(conf_file, KEYS)
+    assert settings.models["gpt-4o-mini"].aliases == ("gpt-4o-mini-2024-07-18",)
+    asked = RequestFacts("gpt-4o-mini-2024-07-18", HELLO.fields)
+    route = settings.routes.find(asked, settings.workspaces["acme"])
+    assert (route.targets[0].model.slug, route.decided_by) == ("gpt-4o-mini", "catalog_alias")
+    assert settings.routes.find(asked, settings.workspaces["acme"]) is route
+
+
+def test_two_models_of_one_file_have_no_alias_in_common(conf_file: Path) -> None:
+    edit(conf_file.parent / MODELS, "16384", '16384\naliases = ["Sandbox-Chat"]')
+    with pytest.raises(
+        SettingsError, match=r'gpt-4o-mini\.aliases\[0\]: "Sandbox-Chat" is the slug of another'
+    ):
+        load_settings(conf_file, KEYS)
 
 
 def test_cached_input_costs_the_input_price_by_default(conf_file: Path) -> None:

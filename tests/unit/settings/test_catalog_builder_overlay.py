@@ -97,9 +97,34 @@ def test_hiding_a_model_that_the_catalog_no_longer_has_is_no_error(tmp_path: Pat
     assert settings.unknown_hidden == ("gone",)
 
 
+def test_a_name_in_the_overlay_takes_an_alias_from_the_catalog(tmp_path: Path) -> None:
+    conf_file = write_files(tmp_path)
+    edit(conf_file, "", OVERLAY)
+    edit(tmp_path / MODELS, "16384", '16384\naliases = ["own-slug", "Own-Alias", "mini"]')
+    (tmp_path / "own").mkdir()
+    own = own_model("Own-slug") + 'aliases = ["own-alias"]\n'
+    (tmp_path / "own" / "models.toml").write_text(own)
+    models = load_settings(conf_file, {}).models
+    assert (models["gpt-4o-mini"].aliases, models["Own-slug"].aliases) == (("mini",), ("own-alias",))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "key", "reason"),
     [
+        (
+            "models",
+            own_model("a") + 'aliases = ["GPT-4o-mini"]\n',
+            "a.aliases[0]",
+            '"GPT-4o-mini" is the slug of another model',
+        ),
+        (
+            "models",
+            own_model("a") + 'aliases = ["x"]\n' + own_model("b") + 'aliases = ["y", "X"]\n',
+            "b.aliases[1]",
+            '"X" is an alias of "a" already',
+        ),
+        ("models", own_model("a") + 'aliases = ["x", "x"]\n', "a.aliases", 'names "x" twice'),
+        ("models", own_model("a") + 'aliases = ["two words"]\n', "a.aliases[0]", "printable ASCII"),
         ("models", '["gpt-4o-mini"]\nactive = true\n', "gpt-4o-mini.provider", "is required"),
         ("models", '["a"]\nactive = false\nbyok_only = true\n', "a.provider", "is required"),
         ("models", own_model("GPT-4o-mini"), "GPT-4o-mini", 'differs from "gpt-4o-mini" in case only'),

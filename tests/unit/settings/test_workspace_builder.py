@@ -8,6 +8,7 @@ from rig.settings_files import BETA, HASH_A, HASH_B, edit, write_files
 
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, load_settings
+from policies.aliases import Alias
 from policies.model import Byok, Heuristic, KeywordRule
 
 EVERY_KEY = """
@@ -45,6 +46,10 @@ model = "gpt-4o-mini"
 [[heuristics]]
 when = "images"
 model = "gpt-4o-mini"
+
+[[aliases]]
+name = "claude-haiku-*"
+model = "gpt-4o-mini"
 """
 
 
@@ -81,6 +86,7 @@ def test_a_workspace_has_every_setting_of_its_file(settings: Settings) -> None:
         Heuristic("prompt_tokens_above", "gpt-4o-mini", 1000),
         Heuristic("images", "gpt-4o-mini"),
     )
+    assert list(acme.aliases) == [Alias("claude-haiku-*", "gpt-4o-mini")]
 
 
 def test_the_text_of_settings_shows_no_secret(settings: Settings) -> None:

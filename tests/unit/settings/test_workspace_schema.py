@@ -277,6 +277,27 @@ EDITS = {
         "budgets[1].for",
         '"user" is used twice',
     ),
+    "two aliases of one name": (
+        ACME,
+        "",
+        '[[aliases]]\nname = "fast"\nmodel = "gpt-4o-mini"\n[[aliases]]\nname = "Fast"\nmodel = "gpt-4o-mini"\n',
+        "aliases[1].name",
+        '"fast" is used twice',
+    ),
+    "alias with a star inside": (
+        ACME,
+        "",
+        '[[aliases]]\nname = "a*b"\nmodel = "gpt-4o-mini"\n',
+        "aliases[0].name",
+        'must have "*" only at its end',
+    ),
+    "alias of an unknown model": (
+        ACME,
+        "",
+        '[[aliases]]\nname = "fast"\nmodel = "gpt-4o-mni"\n',
+        "aliases[0] (fast).model",
+        'did you mean "gpt-4o-mini"?',
+    ),
     "unknown heuristic": (
         ACME,
         "",

@@ -36,13 +36,14 @@ ENV = {
     "OWN": SECRETS["an own key"],
 }
 RULE = '\n[[rules]]\nkeywords = ["a"]\nmodel = "gpt-4o-mini"\n\n[[heuristics]]\nwhen = "tools"\nmodel = "gpt-4o-mini"\n'
-NAMES = {"workspace": "acme", "key": "ci", "rule": "1", "heuristic": "1", "provider": "OPENAI"}
+ALIAS = '[[aliases]]\nname = "fast"\nmodel = "gpt-4o-mini"\n'
+NAMES = {"workspace": "acme", "key": "ci", "rule": "1", "heuristic": "1", "alias": "1", "provider": "OPENAI"}
 
 
 @pytest.fixture
 def maker(conf: Path, acme: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangeMaker]:
     monkeypatch.setenv("TOLLGATE_SECRET_KEY", MASTER_KEY)
-    edit(acme, "", f'{RULE}\n[byok.OPENAI]\nsecret = "env:OWN"\n')
+    edit(acme, "", f'{RULE}\n{ALIAS}\n[byok.OPENAI]\nsecret = "env:OWN"\n')
     made = ChangeMaker(lambda: SettingsFiles(conf, ENV).load(), SettingsFiles(conf))
     yield made
     made.close()
@@ -135,6 +136,9 @@ VALID: Mapping[str, Mapping[str, str]] = {
     "heuristics set": {"when": "images"},
     "heuristics move": {"place": "2"},
     "heuristics remove": {},
+    "aliases add": {"name": "claude-haiku-*", "model": "gpt-4o-mini"},
+    "aliases set": {"name": "slow"},
+    "aliases remove": {},
     "byok add": {"provider": "GROQ", "secret": "gsk_qwertyuiopasdfghjkl7"},
     "byok set": {"secret": "sk-zxcvbnmlkjhgfdsaqwert7"},
     "byok remove": {},

@@ -40,6 +40,7 @@ rpm_override = 7
 tpm = 200_000
 rules = [{ keywords = ["sql", "table"], model = "gpt-4o-mini" }]
 heuristics = [{ when = "prompt_tokens_above", threshold_tokens = 99, model = "gpt-4o-mini" }]
+aliases = [{ name = "claude-haiku-*", model = "gpt-4o-mini" }]
 byok.OPENAI = { secret = "env:OWN_KEY", routing = true }
 """
 
@@ -84,6 +85,7 @@ def test_the_settings_are_those_in_force(conf_file: Path) -> None:
     assert records(view, "rules") == [{"place": 1, "keywords": "sql, table", "model": "gpt-4o-mini"}]
     [heuristic] = records(view, "heuristics")
     assert (heuristic["when"], heuristic["threshold_tokens"]) == ("prompt_tokens_above", 99)
+    assert records(view, "aliases") == [{"place": 1, "name": "claude-haiku-*", "model": "gpt-4o-mini"}]
     [own] = records(view, "byok")
     assert own == {
         "provider": "OPENAI",
