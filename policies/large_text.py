@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import Struct
 
@@ -76,6 +77,15 @@ def first_chars(text: str, chars: int) -> str:
 def whole_text(text: str) -> str:
     """Return ``text``, decoded if it is a long one."""
     return first_chars(text, sys.maxsize)
+
+
+def whole_value(value: Any) -> Any:
+    """Return a JSON value with its long texts decoded: in JSON that is itself a text, they are escaped again."""
+    if isinstance(value, LargeText):
+        return whole_text(value)
+    if isinstance(value, dict):
+        return {name: whole_value(member) for name, member in value.items()}
+    return [whole_value(item) for item in value] if isinstance(value, list) else value
 
 
 def find_large_texts(value: object) -> Iterator[LargeText]:

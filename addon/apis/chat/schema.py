@@ -41,7 +41,8 @@ def _check_logit_bias(value: Any) -> Any:
     raise PydanticCustomError("logit_bias", "Input should be an object whose values are numbers")
 
 
-def _check_metadata(value: Any) -> Any:
+def check_metadata(value: Any) -> Any:
+    """Return the client's own tags. Raises PydanticCustomError for any other value."""
     if (
         isinstance(value, dict)
         and len(value) <= MAX_TAGS
@@ -145,7 +146,7 @@ class _Body(TypedDict, total=False):
     stream_options: _StreamOptions
     logit_bias: Annotated[Any, AfterValidator(_check_logit_bias)]
     user: str
-    metadata: Annotated[Any, AfterValidator(_check_metadata)]
+    metadata: Annotated[Any, AfterValidator(check_metadata)]
 
 
 # Pydantic validates a dictionary in half the time of a model.

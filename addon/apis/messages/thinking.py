@@ -4,18 +4,16 @@ What the gateway sealed goes back to the provider that made it. Anthropic's own 
 Source: docs/decisions/reasoning-goes-back-to-its-provider.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, groupby
+from collections.abc import Sequence
 from typing import Any
 
 from addon.apis.chat_body import Losses
 from addon.apis.messages.blocks import Block
+from addon.apis.reasoning_details import Details, add_text, number_details
 from addon.apis.thought_signatures import restore_signatures
 from addon.dialects.content_blocks import REASONING_FORMAT
 from addon.dialects.opaque_reasoning import is_sealed, unseal
 from policies.large_text import whole_text
-
-type Details = list[dict[str, Any]]
 
 
 def add_reasoning(message: dict[str, Any], blocks: Sequence[Block], losses: Losses) -> None:
@@ -29,7 +27,7 @@ def add_reasoning(message: dict[str, Any], blocks: Sequence[Block], losses: Loss
             continue
         found.append(details)
         texts.append(text)
-    details = restore_signatures(message, list(_numbered(found)))
+    details = restore_signatures(message, list(number_details(found)))
     if details:
         message["reasoning_details"] = details
     if text := "".join(texts):
@@ -43,33 +41,9 @@ def _read(block: Block) -> tuple[Details | None, str]:
     text = "" if is_redacted else whole_text(block["thinking"])
     if is_sealed(sealed):
         details = unseal(sealed)
-        return details and _with_text(details, text), text
+        return details and add_text(details, text), text
     if not sealed:
         return None, ""
     if is_redacted:
         return [{"type": "reasoning.encrypted", "data": sealed, "format": REASONING_FORMAT}], ""
     return [{"type": "reasoning.text", "text": text, "signature": sealed, "format": REASONING_FORMAT}], ""
-
-
-def _with_text(details: Details, text: str) -> Details:
-    """Return details with the text of their block, where none of them repeats it."""
-    if not text or any("text" in detail for detail in details):
-        return details
-    at = next((at for at, detail in enumerate(details) if detail["type"] == "reasoning.text"), None)
-    if at is None:
-        return details
-    return [*details[:at], {**details[at], "text": text}, *details[at + 1 :]]
-
-
-def _numbered(found: Sequence[Details]) -> Iterator[dict[str, Any]]:
-    """Yield the details of several blocks with indexes of one row. Pieces of one detail keep the same index."""
-    index = count()
-    for details in found:
-        places = [(detail.get("index", -1 - at), detail) for at, detail in enumerate(details)]
-        for _, pieces in groupby(places, key=_index):
-            number = next(index)
-            yield from ({**detail, "index": number} for _, detail in pieces)
-
-
-def _index(pair: tuple[int, Mapping[str, Any]]) -> int:
-    return pair[0]

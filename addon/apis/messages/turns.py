@@ -22,7 +22,7 @@ from addon.apis.messages.blocks import (
 )
 from addon.apis.messages.thinking import add_reasoning
 from addon.text.json_encode import encode_json
-from policies.large_text import LargeText, prefixed, whole_text
+from policies.large_text import prefixed, whole_value
 
 type Message = dict[str, Any]
 
@@ -152,15 +152,6 @@ def _assistant(blocks: Sequence[Block], place: str, losses: Losses) -> Iterator[
 
 
 def _call(block: Block) -> Message:
-    arguments = encode_json(_decoded(block["input"])).decode()
+    arguments = encode_json(whole_value(block["input"])).decode()
     function = {"name": block["name"], "arguments": arguments}
     return with_mark({"id": block["id"], "type": "function", "function": function}, block)
-
-
-def _decoded(value: Any) -> Any:
-    """Return a value with its long texts decoded: inside of ``arguments``, JSON is text, and escaped again."""
-    if isinstance(value, LargeText):
-        return whole_text(value)
-    if isinstance(value, dict):
-        return {name: _decoded(member) for name, member in value.items()}
-    return [_decoded(item) for item in value] if isinstance(value, list) else value

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from addon.text.json_decode import decode_object
 from addon.text.json_encode import encode_json
-from policies.large_text import whole_text
+from policies.large_text import whole_text, whole_value
 from policies.refusal import Refusal
 
 INPUT: Final = "input"
@@ -144,8 +144,9 @@ def client_call_arguments(item: Mapping[str, Any]) -> str:
     given = item.get(CLIENT_TOOLS[kind].member)
     if not isinstance(given, Mapping):
         return "{}"
-    dropped = "type" if kind == "local_shell" else None
-    return encode_json({name: value for name, value in given.items() if name != dropped}).decode()
+    # Of a command of the local shell, the type is always the same.
+    arguments = {name: value for name, value in given.items() if kind != "local_shell" or name != "type"}
+    return encode_json(whole_value(arguments)).decode()
 
 
 def _object(text: str) -> dict[str, Any] | None:

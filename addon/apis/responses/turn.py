@@ -1,0 +1,74 @@
+"""One turn of the assistant: reasoning, a message and calls, which are one chat message. Pure.
+
+Source: docs/decisions/reasoning-goes-back-to-its-provider.md.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from addon.apis.chat_body import Losses
+from addon.apis.reasoning_details import Details, add_text, number_details
+from addon.apis.thought_signatures import restore_signatures
+from addon.dialects.opaque_reasoning import is_sealed, unseal
+from policies.large_text import whole_text
+
+
+class AssistantTurn:
+    """What the items of one turn have said so far. ``content`` is None until there is a message."""
+
+    def __init__(self, losses: Losses) -> None:
+        self.content: str | list[dict[str, Any]] | None = None
+        self._losses = losses
+        self._calls: list[dict[str, Any]] = []
+        self._details: list[Details] = []
+        self._texts: list[str] = []
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the turn calls a tool."""
+        return bool(self._calls)
+
+    def call(self, call: dict[str, Any]) -> None:
+        """Add a call of a tool."""
+        self._calls.append(call)
+
+    def reason(self, item: Mapping[str, Any]) -> None:
+        """Add a reasoning item. What only another provider can read, and its summary, is left out."""
+        sealed: str = item.get("encrypted_content") or ""
+        text = _texts(item.get("content")) or _texts(item.get("summary"))
+        if not sealed:
+            self._texts.append(text)
+        elif is_sealed(sealed) and (details := unseal(sealed)) is not None:
+            self._details.append(add_text(details, text))
+            self._texts.append(_text_of(details) or text)
+        else:
+            self._losses.drop("input.reasoning")
+
+    def message(self) -> dict[str, Any] | None:
+        """Return the chat message, None where there is neither content nor a call."""
+        if self.content is None and not self._calls:
+            if any(self._details) or any(self._texts):
+                self._losses.drop("input.reasoning")
+            return None
+        made: dict[str, Any] = {
+            "role": "assistant",
+            "content": self.content or ("" if not self._calls else None),
+        }
+        if self._calls:
+            made["tool_calls"] = self._calls
+        if details := restore_signatures(made, list(number_details(self._details))):
+            made["reasoning_details"] = details
+        if text := "".join(self._texts):
+            made["reasoning_content"] = text
+        return made
+
+
+def _texts(parts: object) -> str:
+    found = (part.get("text") for part in parts) if isinstance(parts, list) else ()
+    return "".join([whole_text(text) for text in found if isinstance(text, str)])
+
+
+def _text_of(details: Details) -> str:
+    """Return the reasoning that people can read."""
+    found = (detail.get("text") or detail.get("summary") for detail in details)
+    return "".join([text for text in found if text])
