@@ -14,6 +14,7 @@ ToolChoiceForm = Literal["auto", "none", "required", "named"]
 ToolChoiceSent = Literal["auto", "none", "required", "any", "refused"]
 ResponseFormatForm = Literal["text", "json_object", "json_schema", "with_tools"]
 ResponseFormatSent = Literal["json_object", "in_prompt", "dropped", "refused"]
+ThinkingType = Literal["enabled", "adaptive", "disabled"]
 StrictTools = Literal["any", "all", "none"]
 
 EFFORT: Final = "reasoning_effort"
@@ -81,6 +82,7 @@ class Family:
     | ``tool_types`` | the accepted types of tools; a provider runs and bills other types itself |
     | ``tool_choices``, ``response_formats`` | what is sent for a form, such as ``"in_prompt"``, or ``"refused"`` |
     | ``effort_budgets`` | tokens of each reasoning effort in native dialects; if empty, the effort's name is sent |
+    | ``thinking_types`` | the types of ``thinking`` in Anthropic's own API; all where it is empty |
     | ``effort_off`` | fields that are sent in place of a reasoning effort of ``"none"`` |
     | ``refused_values`` | values that are refused by name, by the dotted path of their place |
     | ``strict_tools`` | which tools may be ``strict``: any of them, only all of them together, or none |
@@ -147,6 +149,7 @@ class Family:
     tool_types: tuple[str, ...] = ("function", "custom")
     think_tags: bool = False
     effort_budgets: Mapping[str, int] = _NO_ENTRIES
+    thinking_types: tuple[ThinkingType, ...] = ()
     effort_off: Mapping[str, Any] = _NO_ENTRIES
     refused_values: Mapping[str, tuple[str, ...]] = _NO_ENTRIES
     strict_tools: StrictTools = "any"

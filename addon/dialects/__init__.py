@@ -10,6 +10,7 @@ from addon.answers.context import AnswerContext
 from addon.answers.reader import AnswerReader
 from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
+from addon.dialects.anthropic import native as native_anthropic
 from addon.dialects.bedrock import dialect as bedrock
 from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
@@ -40,5 +41,5 @@ DIALECTS: dict[str, Dialect] = {
     "bedrock": bedrock,
 }
 
-NATIVE_DIALECTS: dict[str, NativeDialect] = {}
+NATIVE_DIALECTS: dict[str, NativeDialect] = {"anthropic": native_anthropic}
 """The dialects in whose shape a client's own API is, so that bodies and answers keep it."""

@@ -10,6 +10,9 @@ from addon.text.json_encode import encode_request
 from addon.text.urls import model_path
 from policies.route import Target
 
+MAX_KEPT: Final = 256
+"""How many values a target keeps, of which clients choose some."""
+
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -20,32 +23,42 @@ def json_request(
     *,
     streams: bool,
     headers: Mapping[str, str] = _NO_HEADERS,
+    call_headers: tuple[tuple[str, str], ...] = (),
     accept: str | None = None,
     unsent_fields: tuple[str, ...] = (),
 ) -> UpstreamRequest:
     """Build a ``POST`` of ``body`` to ``path`` below the provider's ``base_url``, with the target's own key.
 
     ``headers`` (names in lower case) are the dialect's. Headers of the provider's configuration win over them.
+    ``call_headers`` are those that calls of one target differ in; they win over the others.
     ``accept`` is the type of the answer; without it, server-sent events or JSON.
     ``unsent_fields`` names the fields of the chat body that are not sent at all. The URL and the headers are made once
     for a target.
     """
-    endpoint = target.kept.get((path, streams))
+    key = (path, streams, call_headers) if call_headers else (path, streams)
+    endpoint = target.kept.get(key)
     if endpoint is None:
-        endpoint = target.kept[path, streams] = _endpoint(
-            target, path, headers, accept or ("text/event-stream" if streams else "application/json")
-        )
+        accept = accept or ("text/event-stream" if streams else "application/json")
+        endpoint = _endpoint(target, path, headers, accept, call_headers)
+        if not call_headers or len(target.kept) < MAX_KEPT:
+            target.kept[key] = endpoint
     return UpstreamRequest(endpoint, encode_request(body), unsent_fields)
 
 
-def _endpoint(target: Target, path: str, headers: Mapping[str, str], accept: str) -> UpstreamEndpoint:
+def _endpoint(
+    target: Target,
+    path: str,
+    headers: Mapping[str, str],
+    accept: str,
+    call_headers: tuple[tuple[str, str], ...],
+) -> UpstreamEndpoint:
     made = (
         *auth_headers(target),
         ("content-type", "application/json"),
         ("accept", accept),
         # The gateway can't read a compressed answer event by event.
         ("accept-encoding", "identity"),
-        *{"user-agent": "tollgate", **headers, **target.model.provider.headers}.items(),
+        *{"user-agent": "tollgate", **headers, **target.model.provider.headers, **dict(call_headers)}.items(),
     )
     return UpstreamEndpoint(endpoint_url(target, path), made, request_signer(target))
 

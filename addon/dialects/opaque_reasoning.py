@@ -6,7 +6,7 @@ is bounded, and checked against a schema, as the same details in a chat request 
 
 import binascii
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -69,6 +69,28 @@ def unseal(text: str) -> list[dict[str, Any]] | None:
     except (binascii.Error, ValueError):
         return None
     return found
+
+
+def without_shown_text(details: Sequence[Mapping[str, Any]], text: str) -> list[Mapping[str, Any]]:
+    """Return details without the text that their client is shown beside them; see ``with_shown_text``."""
+    spoken = [detail for detail in details if detail.get("type") == "reasoning.text"]
+    texts = [detail for detail in details if detail.get("text")]
+    if len(texts) != 1 or texts[0]["text"] != text or texts[0] is not spoken[0]:
+        return [*details]
+    return [
+        {name: value for name, value in detail.items() if detail is not texts[0] or name != "text"}
+        for detail in details
+    ]
+
+
+def with_shown_text(details: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """Return details with the text that came back beside them, where none of them repeats it."""
+    if not text or any("text" in detail for detail in details):
+        return details
+    at = next((at for at, detail in enumerate(details) if detail["type"] == "reasoning.text"), None)
+    if at is None:
+        return details
+    return [*details[:at], {**details[at], "text": text}, *details[at + 1 :]]
 
 
 def _checked(detail: object) -> _Detail | None:

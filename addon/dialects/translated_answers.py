@@ -17,6 +17,7 @@ from addon.dialects.chat_shape import HEAD, StreamTranslator
 from addon.dialects.translated_template import translated_template
 from addon.text.errors import ErrorAnswer, unreadable_answer
 from addon.text.json_encode import encode_json
+from policies.family import Family
 from policies.plausible_usage import NOT_A_COUNT
 from policies.usage import Usage
 
@@ -45,8 +46,7 @@ class TranslatedChunks:
     @property
     def usage(self) -> Usage | None:
         """The counts that are known so far."""
-        counted = parse_usage({"usage": self._translator.usage}, self._family)
-        return merge_usage(counted, self._translator.priced) if counted else None
+        return translated_usage(self._translator, self._family)
 
     @property
     def is_complete(self) -> bool:
@@ -123,6 +123,12 @@ class TranslatedChunks:
         masked = self._secrets.mask(choices)
         made = encode_json(chunk if masked is choices else {**chunk, "choices": masked})
         return self.placement.add_chunk(made, masked, has_usage=False)
+
+
+def translated_usage(translator: StreamTranslator, family: Family) -> Usage | None:
+    """Return the counts that a translator knows so far, as the family of the model reports them."""
+    counted = parse_usage({"usage": translator.usage}, family)
+    return merge_usage(counted, translator.priced) if counted else None
 
 
 def _without_impossible_counts(made: dict[str, Any]) -> dict[str, Any]:

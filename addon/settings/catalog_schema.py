@@ -42,6 +42,7 @@ from policies.family import (
     ResponseFormatForm,
     ResponseFormatSent,
     StrictTools,
+    ThinkingType,
     ToolChoiceForm,
     ToolChoiceSent,
 )
@@ -189,6 +190,7 @@ class FamilyTable(Table):
     tool_types: Listed[Text] = ("function", "custom")
     think_tags: bool = False
     effort_budgets: dict[Text, Tokens] = {}
+    thinking_types: Listed[ThinkingType] = ()
     effort_off: dict[Text, Any] = {}
     refused_values: dict[DottedPath, Listed[Text]] = {}
     strict_tools: StrictTools = "any"

@@ -119,11 +119,11 @@ def _assistant_blocks(message: Mapping[str, Any], place: str) -> list[Block]:
     blocks = text_blocks(message.get("content") or message.get("refusal"), f"{place}.content")
     calls = message.get("tool_calls") or []
     blocks += [_tool_use(call, f"{place}.tool_calls.{index}") for index, call in enumerate(calls)]
-    thinking = _thinking(message.get("reasoning_details"), f"{place}.reasoning_details")
+    thinking = thinking_blocks(message.get("reasoning_details"), f"{place}.reasoning_details")
     return thinking + _with_breakpoint(blocks, message)
 
 
-def _thinking(details: object, field: str) -> list[Block]:
+def thinking_blocks(details: object, field: str) -> list[Block]:
     """Return the thinking blocks of Anthropic's models. The reasoning of other models means nothing to them.
 
     Details that a client collected from a stream may still be in pieces; the pieces of one block have the same index.
@@ -135,10 +135,10 @@ def _thinking(details: object, field: str) -> list[Block]:
     ours = [detail for detail in details if detail.get("format") in (REASONING_FORMAT, None)]
     numbered = [(detail.get("index", -1 - place), detail) for place, detail in enumerate(ours)]
     pieces = [[detail for _, detail in group] for _, group in groupby(numbered, key=lambda pair: pair[0])]
-    return [block for piece in pieces if (block := _thinking_block(piece))]
+    return [block for piece in pieces if (block := _joined_block(piece))]
 
 
-def _thinking_block(pieces: list[dict[str, Any]]) -> Block | None:
+def _joined_block(pieces: list[dict[str, Any]]) -> Block | None:
     kind = pieces[0].get("type")
     if kind == "reasoning.text" and (signature := _joined(pieces, "signature")):
         return {"type": "thinking", "thinking": _joined(pieces, "text"), "signature": signature}
@@ -156,7 +156,7 @@ def _tool_use(call: Mapping[str, Any], place: str) -> Block:
         refuse(f"{place}.type", "The model supports only calls of functions.")
     function = call["function"]
     arguments = _arguments(function.get("arguments") or "{}", f"{place}.function.arguments")
-    used = {"type": "tool_use", "id": _call_id(call["id"]), "name": function["name"], "input": arguments}
+    used = {"type": "tool_use", "id": accepted_id(call["id"]), "name": function["name"], "input": arguments}
     return with_cache_control(used, call)
 
 
@@ -171,13 +171,13 @@ def _tool_result(message: Mapping[str, Any], place: str) -> Block:
     call_id = message.get("tool_call_id")
     if not isinstance(call_id, str):
         refuse(f"{place}.tool_call_id", "A tool message needs the id of the call that it answers.")
-    result: Block = {"type": "tool_result", "tool_use_id": _call_id(call_id)}
+    result: Block = {"type": "tool_result", "tool_use_id": accepted_id(call_id)}
     if blocks := user_blocks(message.get("content"), f"{place}.content"):
         result["content"] = blocks
     return with_cache_control(result, message)
 
 
-def _call_id(given: str) -> str:
+def accepted_id(given: str) -> str:
     """Return an id that the API accepts: the given one, or a hash of it."""
     if _CALL_ID.fullmatch(given):
         return given

@@ -84,11 +84,11 @@ def _plain_fields(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
     if stops := _stops(body.get("stop")):
         made["stop_sequences"] = stops
     if "user" in body:
-        made["metadata"] = {"user_id": _user_id(body["user"])}
+        made["metadata"] = {"user_id": user_id(body["user"])}
     return made
 
 
-def _user_id(user: str) -> str:
+def user_id(user: str) -> str:
     """Return ``user``, or a hash of it.
 
     The API refuses texts that may be an e-mail address or a telephone number, and more than 256 characters.
