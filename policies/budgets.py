@@ -7,11 +7,13 @@ A counter of one value has the budget and the period in its scope, so that the v
 | ``budget:acme/user/2026-11-21/=ann`` | what the calls of the value ``ann`` cost |
 | ``budget:acme/user/2026-11-21/(other)`` | the same of all values beyond ``MAX_VALUES`` |
 | ``budget:acme/user/2026-11-21/(forgotten)`` | the same of users who were forgotten |
+| ``budget:acme/user/tpm/=0123…`` | the tokens a minute of the value with this digest; ``rpm``: its requests |
+| ``budget:acme/user/tpm/(other)`` | the same of all values for which there is no bucket |
 
 A value begins with "=", so no client can name one of the others. Source: docs/limits.md, "Budgets of users and tags".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -24,7 +26,9 @@ from policies.refusal import Refusal
 from policies.tags import TAG, USER
 
 MAX_VALUES: Final = 10_000
-"""How many values of a budget have a counter of their own in one period."""
+"""How many values of a budget have a counter of their own in a period, and how many a bucket of each rate."""
+MAX_SHOWN_CHARS: Final = 64
+"""How much of a value is shown in a message."""
 OTHER: Final = "(other)"
 FORGOTTEN: Final = "(forgotten)"
 _BEGINNING: Final = "budget:"
@@ -72,15 +76,28 @@ def budget_limits(
 ) -> tuple[Limit, ...]:
     """Return the limits of a metered call, with the counter of its value in each budget that it belongs to."""
     return tuple(
-        Limit("budget_cap", _counter(workspace.id, one, value, created_at), one.spend_cap_nanousd)
-        for one in workspace.budgets
+        Limit("budget_cap", _counter(workspace.id, one, value, created_at), cap_nanousd)
+        for one, cap_nanousd in capped_budgets(workspace)
         if (value := find_value(one, end_user, tags)) is not None
     )
+
+
+def capped_budgets(workspace: Workspace) -> Iterator[tuple[Budget, int]]:
+    """Yield the budgets that cap what is spent, each with its cap in nano-USD."""
+    for one in workspace.budgets:
+        if one.spend_cap_nanousd is not None:
+            yield one, one.spend_cap_nanousd
 
 
 def _counter(workspace: str, budget: Budget, value: str, created_at: datetime) -> Counter:
     period = period_of(created_at.date(), budget.spend_reset)
     return Counter(f"{_BEGINNING}{workspace}/{budget.of}/{period}/{_VALUE}{value}", period)
+
+
+def rate_scopes(workspace: str, budget: Budget, name: str, digest: str) -> tuple[str, str]:
+    """Return the scope of a value's bucket for the rate ``name`` of a budget, and that of the one it may share."""
+    group = f"{_BEGINNING}{workspace}/{budget.of}/{name}/"
+    return f"{group}{_VALUE}{digest}", f"{group}{OTHER}"
 
 
 def share(limit: Limit) -> Limit:
@@ -123,6 +140,12 @@ def parse_scope(scope: str) -> BudgetScope:
     """Return what the scope of a budget names."""
     workspace, budget, period, value = scope.removeprefix(_BEGINNING).split("/", 3)
     return BudgetScope(workspace, budget, period, value.removeprefix(_VALUE))
+
+
+def describe_value(budget: str, value: str) -> str:
+    """Return a value in words: ``user "ann"``."""
+    shown = value if len(value) <= MAX_SHOWN_CHARS else f"{value[:MAX_SHOWN_CHARS]}…"
+    return f'{budget} "{shown}"'
 
 
 def encode_scopes(scopes: Sequence[str]) -> str:

@@ -233,15 +233,17 @@ class Heuristic:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What each value of a field of requests may spend in a period. ``of`` is ``user`` or ``tag:NAME``.
+    """What each value of a field of requests may spend in a period, and use in a minute. None for no limit.
 
-    ``is_required``: a call without the field is refused.
+    ``of`` is ``user`` or ``tag:NAME``. ``is_required``: a call without the field is refused.
     """
 
     of: str
-    spend_cap_nanousd: int
+    spend_cap_nanousd: int | None
     spend_reset: Reset = "never"
     is_required: bool = False
+    rpm: int | None = None
+    tpm: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

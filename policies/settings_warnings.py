@@ -15,7 +15,7 @@ from policies.key_models import find_idle_patterns
 from policies.limits import is_exposed
 from policies.model import Key, Model, Workspace
 from policies.provider import Provider
-from policies.token_limits import find_likely_tokens
+from policies.token_limits import LEAST_ANSWERS, find_likely_tokens
 from policies.utc_time import format_utc
 
 type WarningKind = Literal[
@@ -211,6 +211,10 @@ def _check_workspace(workspace: Workspace, models: Mapping[str, Model]) -> Itera
         yield SettingsWarning("rpm_override_below_1", "workspace", workspace.id, "rpm_override", reason)
     if workspace.tpm is not None:
         yield from _check_tpm(workspace.tpm, "tpm", workspace, models.values())
+    for index, budget in enumerate(workspace.budgets):
+        if budget.tpm is not None:
+            place = f"budgets[{index}] ({budget.of}).tpm"
+            yield from _check_tpm(budget.tpm, place, workspace, models.values())
     if is_exposed(workspace):
         reason = "is off, so calls at once may cost far more than is left in the wallet"
         yield SettingsWarning(
@@ -256,8 +260,8 @@ def _check_tpm(
         most = max(takes, key=takes.__getitem__)
         others = f" and {len(takes) - 1} more models" if len(takes) > 1 else ""
         reason = (
-            f"is less than a call without a cap takes for {most} ({takes[most]}){others}; until five answers of"
-            " the model are known, such calls are refused"
+            f"is less than a call without a cap takes for {most} ({takes[most]}){others};"
+            f" until {LEAST_ANSWERS} answers of the model are known, such calls are refused"
         )
         yield SettingsWarning("tpm_below_likely_call", "workspace", workspace.id, place, reason)
 

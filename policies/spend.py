@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from policies.budgets import parse_scope
+from policies.budgets import describe_value, parse_scope
 from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
 from policies.money import PICOUSD_PER_NANOUSD, RARE_KINDS, find_dearest, format_nanousd
 from policies.prices import MAX_SEARCHES, Prices
@@ -188,11 +188,7 @@ _MESSAGES: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
 def _describe_budget(limit: Limit) -> str:
     """Return a budget and its value in words: ``the budget of user "ann"``."""
     _, budget, _, value = parse_scope(limit.counter.scope)
-    shown = value if len(value) <= _MAX_SHOWN_CHARS else f"{value[:_MAX_SHOWN_CHARS]}…"
-    return f'the budget of {budget} "{shown}"'
-
-
-_MAX_SHOWN_CHARS: Final = 64
+    return f"the budget of {describe_value(budget, value)}"
 
 
 def _hold_in_full(max_cost: MaxCost) -> Hold:

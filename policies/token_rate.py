@@ -23,6 +23,10 @@ MAX_WINDOWS: Final = 60
 """A debt counts as at most so many minutes' tokens: a wrong count of a provider must not block for days."""
 
 
+KEPT_EMPTY_MS: Final = WINDOW_MS + 1_000
+"""How long a store keeps a bucket after it has drained: for as long as a take of it may be given back."""
+
+
 class Bucket(Struct, frozen=True, gc=False):
     """A bucket at ``at_ms``. ``level`` units are in it, ``passed`` have left it so far: drained, or given back."""
 

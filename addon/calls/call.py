@@ -106,7 +106,7 @@ async def _end_early(call: Call, stream: Stream, deps: Dependencies, fault: Exce
             if fault.code in _UNSERVED_CODES:
                 call.api = APIS[api_name_of(stream.head)]
             if isinstance(fault, TokenRefusal):
-                deps.in_flight.metrics.count_tpm_refusal(fault.owner)
+                deps.in_flight.metrics.count_minute_refusal(fault.owner, fault.unit)
             await refuse(call, stream, deps, refusal_error(fault))
         case AccessTokenUnavailable():
             await refuse(call, stream, deps, no_access_token())

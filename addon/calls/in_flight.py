@@ -234,7 +234,8 @@ class InFlightCalls:
         try:
             log_call(call.exchange, now_s, event="call")
             self.metrics.call_ended(call.exchange, call.settings.models, now_s)
-            if call.exchange.workspace.tpm or call.exchange.key.tpm or call.quota_use is not None:
+            workspace, key = call.exchange.workspace, call.exchange.key
+            if workspace.tpm or key.tpm or workspace.budgets or call.quota_use is not None:
                 self.output_medians.note(call.exchange)
         finally:
             self._remove(call)

@@ -7,11 +7,10 @@ from typing import Final
 from msgspec import Struct
 
 from policies.exchange import Exchange
+from policies.token_limits import LEAST_ANSWERS
 
 KEPT_ANSWERS: Final = 101
 """How many answers of a model count: the last ones."""
-LEAST_ANSWERS: Final = 5
-"""With fewer answers of a model, their median is not known."""
 MAX_MODELS: Final = 1_000
 """How many models are known: those that were called last. Names outside the catalog have no bound."""
 

@@ -37,7 +37,7 @@ from policies.review import ReviewedCall, review, reviewed_messages
 from policies.route import Route, Target
 from policies.sanitize import Sanitized, sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
-from policies.token_limits import TokenRequest, find_likely_tokens, find_token_limits
+from policies.token_limits import TokenRequest, find_budget_rates, find_likely_tokens, find_token_limits
 from policies.usage import Usage
 
 
@@ -174,19 +174,27 @@ def make_hold_request(call: Call, cap_tokens: int | None, typical_tokens: int | 
         max_cost=_max_cost(call, target, cap_tokens, is_protected=workspace.overage_protection),
         limits=limits,
         interrupted_row=make_interrupted_row(exchange),
-        tokens=_find_tokens(call, target, cap_tokens, typical_tokens) if workspace.tpm or key.tpm else None,
+        tokens=_find_tokens(call, target, cap_tokens, typical_tokens)
+        if workspace.tpm or key.tpm or workspace.budgets
+        else None,
     )
 
 
 def _find_tokens(
     call: Call, target: Target, cap_tokens: int | None, typical_tokens: int | None
 ) -> TokenRequest | None:
-    """Return the tokens a minute that a call takes, once: with its first hold, for the model of that attempt."""
+    """Return what a call takes of limits a minute, once: with its first hold, for the model of that attempt."""
     exchange = call.exchange
     if exchange.stage is not Stage.ROUTED:
         return None
-    tokens = estimate_tokens(call, target.model, cap_tokens, typical_tokens)
-    return TokenRequest(tokens, find_token_limits(exchange.workspace, exchange.key))
+    limits = find_token_limits(exchange.workspace, exchange.key)
+    if exchange.workspace.budgets:
+        limits += find_budget_rates(exchange.workspace, exchange.end_user, exchange.tags)
+    if not limits:
+        return None
+    counts_tokens = any(one.unit == "tokens" for one in limits)
+    tokens = estimate_tokens(call, target.model, cap_tokens, typical_tokens) if counts_tokens else 0
+    return TokenRequest(tokens, limits)
 
 
 def estimate_tokens(call: Call, model: Model, cap_tokens: int | None, typical_tokens: int | None) -> int:

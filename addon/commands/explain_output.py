@@ -14,6 +14,7 @@ from addon.explain.sentences import (
     describe_left_out,
     describe_mode,
     describe_refusal,
+    describe_requests,
     describe_tokens,
     name_attempt,
 )
@@ -31,6 +32,8 @@ def format_explanation(workspace: str, key_id: str, explanation: Explanation, hi
         describe_call(workspace, key_id, explanation),
         f"limits: {explanation.limit_rpm} requests a minute, overage protection {protection}",
     ]
+    if requests := describe_requests(explanation):
+        head.append(f"requests a minute: {requests}")
     if tokens := describe_tokens(explanation):
         head.append(f"tokens a minute: {tokens}")
     if explanation.decided_by:

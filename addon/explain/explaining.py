@@ -45,7 +45,7 @@ from policies.fallback import find_refusal_after_failure
 from policies.limits import Limit, rpm_of
 from policies.refusal import Refusal
 from policies.spend import Denial, Hold, make_denial_refusal, place_hold
-from policies.token_limits import find_excess, make_token_refusal
+from policies.token_limits import find_budget_rates, find_excess, make_token_refusal
 
 BUILT_IN_URL: Final = "http://built-in.invalid/v1"
 """A placeholder for the address of a builtin provider, which has one only while the gateway runs."""
@@ -90,7 +90,9 @@ def explain(
         _admit(call, content)
         with _step("body"):
             accept_request(call, call.api.parse(content, _head(content).headers))
-        explanation.requested_model, explanation.stream = call.exchange.requested_model, call.exchange.stream
+        exchange = call.exchange
+        explanation.requested_model, explanation.stream = exchange.requested_model, exchange.stream
+        explanation.budget_rates = find_budget_rates(exchange.workspace, exchange.end_user, exchange.tags)
         with _step("routing"):
             accept_route(call, find_route(call))
     except _Stopped as stopped:

@@ -10,6 +10,7 @@ from policies.exchange import ApiName
 from policies.field_change import FieldChange
 from policies.route import Target
 from policies.spend import Denial
+from policies.token_limits import TokenLimit
 
 Step = Literal["size", "key", "body", "routing", "policies", "limits", "request"]
 
@@ -77,6 +78,7 @@ class Explanation:
     ``error_on_failure`` is the error that the client gets where attempts fail and no other one can be made. None: it
     gets the failure of the first. ``no_fallback_reason`` says why nothing follows the places of the model. ``left_out``
     are places that no attempt is made at. ``unknown`` says what decides in the running gateway and is not known here.
+    ``budget_rates`` are the limits a minute of the call's user and tags.
     """
 
     limit_rpm: int
@@ -84,6 +86,7 @@ class Explanation:
     workspace_tpm: int | None = None
     key_tpm: int | None = None
     api: ApiName = "chat"
+    budget_rates: tuple[TokenLimit, ...] = ()
     requested_model: str | None = None
     stream: bool = False
     decided_by: str | None = None

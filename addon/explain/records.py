@@ -7,6 +7,8 @@ from typing import Any
 from msgspec import structs
 
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
+from policies.budgets import parse_scope
+from policies.token_limits import TokenLimit
 
 
 def make_explanation_record(
@@ -21,6 +23,7 @@ def make_explanation_record(
         "workspace_tpm": explanation.workspace_tpm,
         "key_tpm": explanation.key_tpm,
         "api": explanation.api,
+        "budget_rates": [_make_rate_record(one) for one in explanation.budget_rates],
         "requested_model": explanation.requested_model,
         "stream": explanation.stream,
         "decided_by": explanation.decided_by,
@@ -32,6 +35,11 @@ def make_explanation_record(
         "refusal": _make_refusal_record(explanation.refused),
         "hints": list(hints),
     }
+
+
+def _make_rate_record(limit: TokenLimit) -> dict[str, Any]:
+    budget = parse_scope(limit.scope).budget
+    return {"budget": budget, "value": limit.value, "unit": limit.unit, "per_minute": limit.per_minute}
 
 
 def _make_attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:

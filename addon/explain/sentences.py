@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
 from addon.explain.following import Following
 from addon.text.errors import ErrorAnswer
+from policies.budgets import describe_value, parse_scope
 from policies.retry import LEAST_WAIT_S, MOST_ADVISED_WAIT_S, MOST_WAIT_S
 from policies.route import Target
+from policies.token_limits import Unit
 
 _KEYS = {"payg": "the platform's key", "byok": "the workspace's own key"}
 
@@ -42,10 +44,22 @@ def describe_tokens(explanation: Explanation) -> str | None:
     """Return the limits of tokens a minute, and what the call takes of them; None without any."""
     limits = {"the workspace": explanation.workspace_tpm, "the key": explanation.key_tpm}
     named = [f"{tpm:,} of {owner}" for owner, tpm in limits.items() if tpm is not None]
+    named += _describe_rates(explanation, "tokens")
     taken = [one.tokens for one in explanation.attempts if one.tokens is not None]
     if not named:
         return None
     return ", ".join(named) + (f"; the call takes {taken[0]:,}" if taken else "")
+
+
+def describe_requests(explanation: Explanation) -> str | None:
+    """Return the limits of requests a minute of the call's users and tags, None without any."""
+    return ", ".join(_describe_rates(explanation, "requests")) or None
+
+
+def _describe_rates(explanation: Explanation, unit: Unit) -> Iterator[str]:
+    for one in explanation.budget_rates:
+        if one.unit == unit:
+            yield f"{one.per_minute:,} of {describe_value(parse_scope(one.scope).budget, one.value)}"
 
 
 def describe_following(number: int, attempt: ExplainedAttempt) -> Iterator[tuple[str, str]]:

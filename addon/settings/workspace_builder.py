@@ -193,7 +193,8 @@ def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) ->
         heuristics=tuple(Heuristic(h.when, h.model, h.threshold_tokens) for h in table.heuristics),
         aliases=Aliases(tuple(Alias(one.name, one.model) for one in table.aliases)),
         budgets=tuple(
-            Budget(one.of, one.spend_cap_usd, one.spend_reset, one.required) for one in table.budgets
+            Budget(one.of, one.spend_cap_usd, one.spend_reset, one.required, one.rpm, one.tpm)
+            for one in table.budgets
         ),
     )
 

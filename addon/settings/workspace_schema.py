@@ -43,6 +43,7 @@ def _round_down(value: object) -> object:
 
 type Rpm = Annotated[int, BeforeValidator(_round_down)]
 type Tpm = Annotated[Count, Field(le=MAX_TPM)]
+"""The largest bucket of a minute: of tokens, or of a budget's requests."""
 
 
 class KeyTable(Table):
@@ -119,8 +120,10 @@ class BudgetTable(Table):
     """One ``[[budgets]]`` of a workspace file. Once loaded, ``spend_cap_usd`` is nano-USD."""
 
     of: Annotated[str, Field(alias="for")]
-    spend_cap_usd: Usd
+    spend_cap_usd: Usd | None = None
     spend_reset: Reset = "never"
+    rpm: Tpm | None = None
+    tpm: Tpm | None = None
     required: bool = False
 
     @field_validator("of")
@@ -129,6 +132,12 @@ class BudgetTable(Table):
         if text != USER and not is_tag(text):
             raise ValueError(f'must be "user", or "tag:NAME" with a NAME of {TAG_NAME_IS}')
         return text
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> Self:
+        if self.spend_cap_usd is None and self.rpm is None and self.tpm is None:
+            raise table_error("is required without rpm and tpm", "spend_cap_usd")
+        return self
 
 
 class WorkspaceTable(Table):

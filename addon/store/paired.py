@@ -78,7 +78,7 @@ class PairedStore:
             decided = await self.money.hold(request)
         finally:
             if not isinstance(decided, Hold):
-                await self.rates.settle_tokens(taken, 0, request.workspace)
+                await self.rates.settle_tokens(taken, None, request.workspace)
         if isinstance(decided, Hold):
             self._taken[request.id] = request.workspace, taken
         return decided
@@ -95,10 +95,10 @@ class PairedStore:
         voiding = self.money.void(call_id)
         if not self._taken or (taken := self._taken.pop(call_id, None)) is None:
             return voiding
-        return self._with_tokens(voiding, *taken, 0)
+        return self._with_tokens(voiding, *taken, None)
 
     async def _with_tokens(
-        self, ending: Coroutine[Any, Any, None], workspace: str, taken: TokensTaken, used_tokens: int
+        self, ending: Coroutine[Any, Any, None], workspace: str, taken: TokensTaken, used_tokens: int | None
     ) -> None:
         await asyncio.gather(ending, self.rates.settle_tokens(taken, used_tokens, workspace))
 

@@ -49,7 +49,7 @@ class HoldRequest(msgspec.Struct, frozen=True):
     """A call that is about to be sent: the hold that it asks for, and the limits that apply.
 
     ``interrupted_row`` becomes its ledger row if the process ends before the call does. Each attempt of a call has a
-    different one. ``tokens`` are those that it takes of limits of tokens a minute, None where none applies.
+    different one. ``tokens`` is what it takes of limits a minute that need its body, None where none applies.
     """
 
     id: str
@@ -158,8 +158,8 @@ class SeparateRates(Rates, Protocol):
     async def take_tokens(self, asked: TokenRequest, workspace: str) -> TokensTaken | TokenDenial:
         """Take the tokens of a call from each of its limits, or from none."""
 
-    async def settle_tokens(self, taken: TokensTaken, used_tokens: int, workspace: str) -> None:
-        """Replace what a call took by what it used.
+    async def settle_tokens(self, taken: TokensTaken, used_tokens: int | None, workspace: str) -> None:
+        """Replace what a call took by what it used, ``used_tokens`` as in ``token_limits.find_used``.
 
         This never raises ``StoreUnavailable``: what can't be given back drains within a minute.
         """
@@ -246,8 +246,8 @@ class Store(Rates, Money, Protocol):
     Each method is one atomic step, however many processes work on the same data. A call uses ``take_token`` and
     ``hold``, or ``take_and_hold`` instead of both. All of these raise ``StoreUnavailable``.
 
-    Tokens a minute are taken by ``take_and_hold`` only. ``settle`` replaces them by what the call used by its row, and
-    ``void`` by nothing. If the process dies, they drain within a minute.
+    Tokens a minute, and requests a minute of budgets, are taken by ``take_and_hold`` only. ``settle`` replaces them by
+    what the call used by its row, and ``void`` by nothing. If the process dies, they drain within a minute.
     """
 
     async def take_and_hold(

@@ -98,6 +98,7 @@ _FAMILIES: Iterable[Family] = (
     Family("tollgate_refusals", "counter", "Calls that were not sent upstream.", ("code",)),
     Family("tollgate_api_calls", "counter", "The same calls by the API of their client.", ("api", "outcome")),
     Family("tollgate_tpm_refusals", "counter", "Calls refused for a limit of tokens a minute.", ("limit",)),
+    Family("tollgate_budget_rpm_refusals", "counter", "Calls refused for a budget's requests a minute."),
     Family(
         "tollgate_previous_secret_calls",
         "counter",

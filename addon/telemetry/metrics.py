@@ -31,7 +31,7 @@ from policies.circuit_breaker import CircuitScope
 from policies.exchange import API_NAMES, CLIENT_DISCONNECTED, INTERRUPTED, ApiName, Exchange
 from policies.model import Mode
 from policies.refusal import RefusalCode
-from policies.token_limits import LimitOwner
+from policies.token_limits import LimitOwner, Unit
 
 type StoreOperation = Literal["take", "hold", "move", "settle", "void"]
 type DeliveryOutcome = Literal["sent", "failed", "dropped"]
@@ -126,6 +126,7 @@ class Metrics:
         self._tpm_refusals = {
             owner: self._cells("tollgate_tpm_refusals", owner) for owner in get_args(LimitOwner)
         }
+        self._budget_rpm_refusals = self._cells("tollgate_budget_rpm_refusals")
         self._previous_secret_calls = self._cells("tollgate_previous_secret_calls")
         self._previous_secret_last_use = self._cells("tollgate_previous_secret_last_use_time_seconds")
         self._connections_open = self._cells("tollgate_upstream_connections", "open")
@@ -215,9 +216,10 @@ class Metrics:
         self._refused_by_api[api][0] += 1
         self._refusals[code if code in self._refusals else OTHER][0] += 1
 
-    def count_tpm_refusal(self, owner: LimitOwner) -> None:
-        """Count a call that was refused for the tokens a minute of a workspace or key."""
-        self._tpm_refusals[owner][0] += 1
+    def count_minute_refusal(self, owner: LimitOwner, unit: Unit) -> None:
+        """Count a call that was refused for the tokens a minute of ``owner``, or the requests a minute of a budget."""
+        cells = self._budget_rpm_refusals if unit == "requests" else self._tpm_refusals[owner]
+        cells[0] += 1
 
     def count_previous_secret(self, now: datetime) -> None:
         """Count a call at ``now`` with the previous secret of a rotated key."""

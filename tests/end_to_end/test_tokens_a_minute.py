@@ -32,6 +32,9 @@ ONE = 450
 
 CALLS, AT_ONCE = 60, 16
 LIKELY = 100
+RPM = 5
+HUGE = [{"role": "user", "content": "word " * 2 * ONE}]
+TEAMS = {"for": "tag:team", "tpm": ONE}
 BODY = {"model": "m", "messages": HELLO, "max_tokens": 4 * LIKELY}
 OWN_KEY = "fake-customer-key-" + "1" * 24
 OWN = {"TESTER": {"secret": "env:TEST_CUSTOMER_KEY", "routing": True}}
@@ -49,6 +52,7 @@ class Limited:
             "hopping": {"tpm": ONE, "fallback_model": "good"},
             "invalid": {"tpm": 8 * ONE},
             "leaving": {"tpm": ONE},
+            "valued": {"budgets": [{"for": "user", "rpm": RPM, "required": True}, TEAMS], "byok": OWN},
         }
         self.keys = {name: new_key() for name in (*limits, "keyed")}
         made = {name: workspace(("ci", self.keys[name], True), **one) for name, one in limits.items()}
@@ -141,6 +145,48 @@ def test_two_workers_let_exactly_the_limit_through(limited: Limited, upstream: U
     assert len(upstream.requests) == served
 
 
+@pytest.mark.parametrize("user", ["ann", "ben"])
+def test_two_workers_let_exactly_the_requests_of_each_user_through(
+    limited: Limited, upstream: Upstream, user: str
+) -> None:
+    calls = {f"{user}-{number}": {**BODY, "user": user} for number in range(20)}
+    began_s = time.monotonic()
+    outcome = run_calls([limited.gateway.url], limited.keys["valued"], calls, AT_ONCE)
+    drained = RPM / 60 * (time.monotonic() - began_s)
+    served, refused = outcome.statuses[200], outcome.of_status(429)
+    assert RPM <= served <= RPM + drained
+    assert served + len(refused) == len(calls)
+    for answer in refused:
+        assert_error(answer, 429, "rate_limit_exceeded", "rate_limit_error")
+        assert Limited.message(answer) == f'The limit of {RPM} requests a minute of user "{user}" is reached.'
+        assert 1 <= int(answer.headers["retry-after"]) <= 60 / RPM
+    assert len(upstream.requests) == served
+
+
+def test_a_tag_has_tokens_a_minute_and_its_refusal_takes_no_request(
+    limited: Limited, upstream: Upstream
+) -> None:
+    def ask(team: str | None, **fields: Any) -> httpx.Response:
+        tags = {} if team is None else {"metadata": {"team": team}}
+        return limited.ask("valued", user="cid", **tags, **fields)
+
+    upstream.behave(used(limited.need - LIKELY))
+    huge = ask("search", messages=HUGE)
+    assert_error(huge, 429, "rate_limit_exceeded", "rate_limit_error")
+    assert "retry-after" not in huge.headers
+    assert huge.headers["x-should-retry"] == "false"
+    assert re.search(
+        rf'more than the limit of {ONE} tokens a minute of tag:team "search"', Limited.message(huge)
+    )
+    assert ask("search").status_code == 200
+    for _ in range(2 * RPM):
+        full = ask("search")
+        assert full.status_code == 429
+        assert f'limit of {ONE} tokens a minute of tag:team "search" is reached' in Limited.message(full)
+    assert [ask(None).status_code for _ in range(RPM)] == [200] * (RPM - 1) + [429]
+    assert_error(limited.ask("valued"), 400, "validation_failed", "invalid_request_error")
+
+
 def test_what_calls_did_not_use_is_there_for_the_next(limited: Limited, upstream: Upstream) -> None:
     upstream.behave(used(10))
     fitting = TPM // limited.need
@@ -178,15 +224,20 @@ def test_a_second_attempt_takes_nothing(limited: Limited, upstream: Upstream) ->
 
 
 def test_each_refused_call_is_counted_once(limited: Limited) -> None:
-    def counted() -> int:
+    names = [f'tollgate_tpm_refusals_total{{limit="{one}"}}' for one in ("workspace", "budget")]
+    names.append("tollgate_budget_rpm_refusals_total")
+
+    def counted() -> list[int]:
         page = httpx.get(f"{limited.gateway.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
-        found = re.search(r'^tollgate_tpm_refusals_total{limit="workspace"} ([0-9]+)', page, re.MULTILINE)
-        assert found
-        return int(found[1])
+        lines = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+        return [int(float(lines[name])) for name in names]
 
     before = counted()
     assert limited.ask("tiny").status_code == 429
-    assert counted() == before + 1
+    team = {"metadata": {"team": "dear"}, "messages": HUGE}
+    assert limited.ask("valued", user="dan", **team).status_code == 429
+    assert [limited.ask("valued", user="eve").status_code for _ in range(RPM + 1)][-1] == 429
+    assert counted() == [one + 1 for one in before]
 
 
 def test_a_killed_gateway_leaves_what_drains_within_a_minute(limited: Limited, upstream: Upstream) -> None:

@@ -24,7 +24,7 @@ PASSWORD = "obviously-fake-gateway"
 _ADMIN = ("admin", "obviously-fake-admin")
 GATEWAY_RIGHTS = (
     "~tollgate:* ~{tollgate}:* -@all +eval +evalsha +asking +select +cluster|slots"
-    " +time +expire +pexpire +@list +@hash"
+    " +time +expire +pexpire +get +set +del +@list +@hash +@sortedset"
 )
 """All that the gateway's user needs for the rates."""
 _USERS = (

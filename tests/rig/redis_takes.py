@@ -42,15 +42,22 @@ def read_buckets(client: redis.Redis) -> Mapping[str, Bucket]:
     """Return the buckets of tokens a minute by their scope."""
     found = {}
     for key in client.scan_iter(_BUCKETS):
-        packed = client.eval('return {string.byte(redis.call("GET", KEYS[1]), 1, -1)}', 1, key)
+        packed = client.eval('return {string.byte(redis.call("GET", KEYS[1]) or "", 1, -1)}', 1, key)
+        if not packed:
+            continue  # It was over just now.
         level, passed, at_ms = struct.unpack("<ddd", bytes(packed))
         found[key.partition(":tpm:")[2]] = Bucket(int(level), int(passed), int(at_ms))
     return found
 
 
 _MOVE_BUCKET = """
+local left = redis.call("PTTL", KEYS[1]) + ARGV[1]
+if left <= 0 then return redis.call("DEL", KEYS[1]) end
 local level, passed, at = struct.unpack("<ddd", redis.call("GET", KEYS[1]))
-redis.call("SET", KEYS[1], struct.pack("<ddd", level, passed, at + ARGV[1]), "KEEPTTL")
+redis.call("SET", KEYS[1], struct.pack("<ddd", level, passed, at + ARGV[1]), "PX", string.format("%.0f", left))
+"""
+_MOVE_INDEX = """
+for _, key in ipairs(redis.call("ZRANGE", KEYS[1], 0, -1)) do redis.call("ZINCRBY", KEYS[1], ARGV[1], key) end
 """
 
 
@@ -58,3 +65,5 @@ def move_buckets(client: redis.Redis, by_ms: int) -> None:
     """Move all buckets of tokens a minute by ``by_ms``, as if Redis's clock had moved the other way."""
     for key in client.scan_iter(_BUCKETS):
         client.eval(_MOVE_BUCKET, 1, key, by_ms)
+    for key in client.scan_iter("tollgate:{*}:values:*"):
+        client.eval(_MOVE_INDEX, 1, key, by_ms)

@@ -15,6 +15,7 @@ from addon.explain.sentences import (
     describe_left_out,
     describe_mode,
     describe_refusal,
+    describe_requests,
     describe_tokens,
     name_attempt,
 )
@@ -34,6 +35,7 @@ def make_explanation_shown(
     return {
         "head": f"{describe_call(workspace, key_id, explanation)}.",
         "attempts": [_make_attempt(number, one, body) for number, one in enumerate(explanation.attempts, 1)],
+        "requests": describe_requests(explanation),
         "tokens": describe_tokens(explanation),
         "end": [*describe_end(explanation), *describe_left_out(explanation), *hints],
         "refusal": _show_refusal(explanation.refused),

@@ -43,6 +43,7 @@ from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
+from policies.budgets import capped_budgets
 from policies.model import Key, Workspace
 
 ENTRY_ROWS: Final = 20
@@ -99,7 +100,7 @@ def _make_shown(
     workspace = reading.settings.workspaces.get(values["workspace"])
     return {
         "time": time,
-        "has_budgets": bool(workspace and workspace.budgets),
+        "has_budgets": bool(workspace and any(capped_budgets(workspace))),
         "tiles": make_tiles(values, tables, before[0] if before else {}),
         "key_columns": choose_key_columns(tables["keys"]),
         "key_cells": make_key_cells(tables["limits"]),

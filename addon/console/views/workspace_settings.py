@@ -36,12 +36,20 @@ def make_settings_values(workspace: Workspace | None, settings: Settings) -> Map
 
 
 def make_settings_tables(workspace: Workspace | None) -> Mapping[str, Table]:
-    """Return the routing rules, heuristics and aliases in their order, and the customer's own keys for providers."""
+    """Return budgets, rules, heuristics and aliases in their order, and the customer's own keys for providers."""
     rules = workspace.rules if workspace else ()
     heuristics = workspace.heuristics if workspace else ()
     aliases = workspace.aliases if workspace else ()
     byok = workspace.byok if workspace else {}
+    budgets = workspace.budgets if workspace else ()
     return {
+        "budget_limits": Table(
+            ("budget", "spend_cap_nanousd", "spend_reset", "rpm", "tpm", "required"),
+            [
+                (one.of, one.spend_cap_nanousd, one.spend_reset, one.rpm, one.tpm, one.is_required)
+                for one in budgets
+            ],
+        ),
         "rules": Table(
             ("place", "keywords", "model"),
             [(place, ", ".join(rule.keywords), rule.model) for place, rule in enumerate(rules, 1)],

@@ -6,10 +6,11 @@ from msgspec import structs
 from rig.routed_calls import MODELS, PLATFORM
 from rig.stores import NOW
 
-from addon.calls.output_medians import KEPT_ANSWERS, LEAST_ANSWERS, MAX_MODELS, OutputMedians
+from addon.calls.output_medians import KEPT_ANSWERS, MAX_MODELS, OutputMedians
 from policies.exchange import Exchange, UsageSource
 from policies.model import Key, Workspace
 from policies.route import Target
+from policies.token_limits import LEAST_ANSWERS
 from policies.usage import Usage
 
 KEY = Key("ci", "0" * 64)

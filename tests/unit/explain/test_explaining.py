@@ -8,9 +8,11 @@ import pytest
 from rig.explanations import UNUSED, call_of, explain_as, loaded
 
 from addon.explain.explaining import explain
-from addon.explain.sentences import describe_tokens
+from addon.explain.records import make_explanation_record
+from addon.explain.sentences import describe_requests, describe_tokens
 from addon.store.protocol import StoreUnavailable
 from policies.limits import Limit
+from policies.model import Budget
 from policies.spend import CounterUse
 
 BODY = {"messages": [{"role": "user", "content": "hello", "name": "Ann"}]}
@@ -120,6 +122,23 @@ def test_the_tokens_that_a_call_takes_are_shown() -> None:
     said = describe_tokens(found)
     assert said == f"20,000 of the workspace, 9,000 of the key; the call takes {first.tokens:,}"
     assert describe_tokens(explain_as("plain", BODY)) is None
+
+
+def test_the_rates_of_its_user_and_tags_are_shown() -> None:
+    budgets = (Budget("user", None, rpm=20), Budget("tag:team", None, rpm=1_000, tpm=9_000))
+    workspace = replace(loaded().workspaces["plain"], budgets=budgets)
+    asked = BODY | {"model": "gpt", "max_tokens": 400, "user": "ann", "metadata": {"team": "search"}}
+    content = json.dumps(asked).encode()
+    found = explain(call_of(workspace), content, lambda *_: UNUSED, {})
+    assert found.refused is None
+    assert describe_requests(found) == '20 of user "ann", 1,000 of tag:team "search"'
+    assert str(describe_tokens(found)).startswith('9,000 of tag:team "search"; the call takes ')
+    assert make_explanation_record("plain", "ci", found, ())["budget_rates"] == [
+        {"budget": "user", "value": "ann", "unit": "requests", "per_minute": 20},
+        {"budget": "tag:team", "value": "search", "unit": "requests", "per_minute": 1_000},
+        {"budget": "tag:team", "value": "search", "unit": "tokens", "per_minute": 9_000},
+    ]
+    assert describe_requests(explain_as("plain", BODY)) is None
 
 
 def test_a_call_above_a_whole_limit_of_tokens_is_refused() -> None:

@@ -40,6 +40,8 @@ def test_a_call_has_a_limit_in_each_budget_that_it_names_a_value_of():
         Limit("budget_cap", Counter("budget:acme/tag:team/2026-W47/=a/b", "2026-W47"), 9),
     )
     assert budget_limits(ACME, None, '{"other":"x"}', NOW) == ()
+    rates_only = Workspace("acme", "Acme", "pro", (), budgets=(Budget("user", None, rpm=1), TEAMS))
+    assert [one.maximum for one in budget_limits(rates_only, "ann", '{"team":"x"}', NOW)] == [9]
 
 
 @pytest.mark.parametrize(

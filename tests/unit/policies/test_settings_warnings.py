@@ -10,7 +10,7 @@ from rig.routed_calls import MODELS, PROVIDERS
 
 from policies.aliases import Alias, Aliases
 from policies.allowed_models import AllowedModels
-from policies.model import Byok, Heuristic, Key, KeywordRule, Model, Workspace
+from policies.model import Budget, Byok, Heuristic, Key, KeywordRule, Model, Workspace
 from policies.place_quota import PlaceQuota
 from policies.provider import Provider
 from policies.settings_warnings import find_warnings
@@ -88,6 +88,7 @@ CASES = {
                 replace(KEY, tpm=20, models=AllowedModels(("gpt-big",))),
                 replace(KEY, id="off", active=False, tpm=1),
             ),
+            "budgets": (Budget("user", None, rpm=1, tpm=25), Budget("tag:team", 5, tpm=24)),
         },
         warnings=(
             (
@@ -99,8 +100,14 @@ CASES = {
             (
                 "tpm_below_likely_call",
                 "acme",
+                "budgets[1] (tag:team).tpm",
+                "is less than a call without a cap takes for gpt (25) and",
+            ),
+            (
+                "tpm_below_likely_call",
+                "acme",
                 "keys[0] (ci).tpm",
-                "takes for gpt-big (25); until five answers",
+                "takes for gpt-big (25); until 5 answers",
             ),
         ),
     ),

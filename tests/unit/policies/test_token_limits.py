@@ -4,17 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from policies.model import Key, Workspace
+from policies.model import Budget, Key, Workspace
 from policies.token_limits import (
     TokenDenial,
     TokenLimit,
     TokenRequest,
     count_used_tokens,
+    find_budget_rates,
     find_excess,
     find_likely_tokens,
     find_token_limits,
     make_token_refusal,
     settle_tokens,
+    share_limit,
     take_tokens,
 )
 from policies.token_rate import WINDOW_MS, Bucket
@@ -23,6 +25,9 @@ KEY = Key("ci", "0" * 64)
 ACME = Workspace("acme", "Acme", "pro", (KEY,))
 OF_WORKSPACE = TokenLimit("workspace", "workspace:acme", 1_000)
 OF_KEY = TokenLimit("key", "key:acme/ci", 400)
+OF_USER, TOKENS_OF_USER = find_budget_rates(
+    replace(ACME, budgets=(Budget("user", None, rpm=3, tpm=900),)), "ann", None
+)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,36 @@ OF_KEY = TokenLimit("key", "key:acme/ci", 400)
 )
 def test_the_limits_of_a_call(workspace: int | None, key: int | None, limits: tuple[TokenLimit, ...]) -> None:
     assert find_token_limits(replace(ACME, tpm=workspace), replace(KEY, tpm=key)) == limits
+
+
+def test_each_value_of_a_budget_has_a_limit_of_each_rate() -> None:
+    budgets = (Budget("user", 5, rpm=3), Budget("tag:team", None, tpm=900), Budget("tag:app", 5))
+    workspace = replace(ACME, budgets=budgets)
+    tags = '{"team":"a/b","app":"x"}'
+    requests, tokens = find_budget_rates(workspace, "ann", tags)
+    assert (requests.owner, requests.unit, requests.per_minute, requests.value) == (
+        *("budget", "requests", 3, "ann"),
+    )
+    assert (tokens.unit, tokens.per_minute, tokens.value) == ("tokens", 900, "a/b")
+    assert [one.scope.partition("=")[0] for one in (requests, tokens)] == [
+        *("budget:acme/user/rpm/", "budget:acme/tag:team/tpm/"),
+    ]
+    assert share_limit(tokens).scope == tokens.shared_scope == "budget:acme/tag:team/tpm/(other)"
+    assert find_budget_rates(workspace, None, '{"app":"x"}') == ()
+
+
+def test_a_call_takes_one_request_and_its_tokens() -> None:
+    asked = TokenRequest(300, (OF_KEY, OF_USER))
+    taking = take_tokens(asked, [Bucket(), Bucket()], 10**6)
+    assert not isinstance(taking, TokenDenial)
+    buckets, taken = taking
+    assert [bucket.level for bucket in buckets] == [300 * WINDOW_MS, WINDOW_MS]
+    levels = [
+        [bucket.level // WINDOW_MS for bucket in settle_tokens(taken, buckets, used, 10**6)]
+        for used in (7, 0, None)
+    ]
+    assert levels == [[7, 1], [0, 1], [0, 0]]
+    assert find_excess(asked) is None
 
 
 @pytest.mark.parametrize(
@@ -115,15 +150,31 @@ def test_more_than_a_whole_limit_is_found_without_a_bucket() -> None:
             None,
             False,
         ),
+        (
+            TokenDenial(OF_USER, 300, 20_000),
+            'The limit of 3 requests a minute of user "ann" is reached.',
+            20,
+            None,
+        ),
+        (
+            TokenDenial(share_limit(TOKENS_OF_USER), 300, 1),
+            'The limit of 900 tokens a minute of user "(other)" is reached; this request may need 300.',
+            1,
+            None,
+        ),
+        (
+            TokenDenial(TOKENS_OF_USER, 901, None),
+            'The request may need 901 tokens, more than the limit of 900 tokens a minute of user "ann";'
+            " shorten the prompt, or lower the completion cap.",
+            None,
+            False,
+        ),
     ],
 )
 def test_a_refusal_says_tokens_and_when_to_try_again(
     denial: TokenDenial, message: str, retry_after_s: int | None, should_retry: bool | None
 ) -> None:
     refusal = make_token_refusal(denial)
-    assert (refusal.code, refusal.owner, refusal.message) == (
-        "rate_limit_exceeded",
-        denial.limit.owner,
-        message,
-    )
+    assert (refusal.code, refusal.message) == ("rate_limit_exceeded", message)
+    assert (refusal.owner, refusal.unit) == (denial.limit.owner, denial.limit.unit)
     assert (refusal.retry_after_s, refusal.should_retry) == (retry_after_s, should_retry)

@@ -252,9 +252,23 @@ EDITS = {
     "budget without a cap": (
         ACME,
         "",
-        '[[budgets]]\nfor = "user"\n',
+        '[[budgets]]\nfor = "user"\nrequired = true\n',
         "budgets[0].spend_cap_usd",
-        "is required",
+        "is required without rpm and tpm",
+    ),
+    "budget with no requests": (
+        ACME,
+        "",
+        '[[budgets]]\nfor = "user"\nrpm = 0\n',
+        "budgets[0].rpm",
+        "greater than or equal to 1",
+    ),
+    "budget with too many tokens": (
+        ACME,
+        "",
+        '[[budgets]]\nfor = "user"\ntpm = 1000000001\n',
+        "budgets[0].tpm",
+        "less than or equal to 1000000000",
     ),
     "budget for nothing": (
         ACME,

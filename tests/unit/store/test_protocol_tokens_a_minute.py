@@ -1,4 +1,4 @@
-"""Tokens a minute, in SQLite and in Redis: taken with the hold, settled with the row, given back without one."""
+"""Limits a minute, in SQLite and in Redis: taken with the hold, settled with the row, given back without one."""
 
 import asyncio
 
@@ -6,8 +6,18 @@ import pytest
 from rig.stores import MAX_COST, OpenStore, StoreLocation, die, request, settlement, wallet
 
 from addon.store.protocol import HoldRequest, NoToken, Store, StoreUnavailable
+from addon.store.rates.redis import scripts
+from addon.store.rates.sqlite import token_buckets
+from policies.model import Budget, Workspace
 from policies.spend import Denial, Hold
-from policies.token_limits import TokenDenial, TokenLimit, TokenRequest
+from policies.token_limits import (
+    TokenDenial,
+    TokenLimit,
+    TokenRequest,
+    find_budget_rates,
+    make_token_refusal,
+    share_limit,
+)
 
 # Money alone has no tokens.
 pytestmark = pytest.mark.parametrize("location", ["sqlite", "redis"], indirect=True)
@@ -132,3 +142,157 @@ async def test_a_settlement_that_waits_settles_its_tokens_once(store: Store, loc
     await store.maintain()
     assert list(location.rows()) == ["a"]
     assert location.levels()["key:acme/ci"] == pytest.approx(100, abs=20)
+
+
+def rates_of(user: str, rpm: int | None = None, tpm: int | None = None) -> tuple[TokenLimit, ...]:
+    budget = Budget("user", None, rpm=rpm, tpm=tpm)
+    return find_budget_rates(Workspace("acme", "Acme", "pro", (), budgets=(budget,)), user, None)
+
+
+def others_of(*limits: TokenLimit) -> set[str]:
+    return {share_limit(one).scope for one in limits}
+
+
+@pytest.fixture
+def most_values(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Few values, so that a test reaches the bound."""
+    for module in (token_buckets, scripts):
+        monkeypatch.setattr(module, "MAX_VALUES", 3)
+    return 3
+
+
+async def test_each_value_has_its_own_requests_and_tokens_over_all_stores(
+    store: Store, other: Store, location: StoreLocation
+) -> None:
+    taken = await asyncio.gather(
+        *(
+            takes(one, f"{user}-{number}-{place}", 100, *rates_of(user, rpm=3, tpm=10_000))
+            for place, one in enumerate((store, other))
+            for number in range(4)
+            for user in ("ann", "ben")
+        )
+    )
+    assert taken.count(True) == 6
+    requests, tokens = rates_of("ann", rpm=3, tpm=10_000)
+    denied = await store.take_and_hold(call("ann", 100, requests, tokens), 0)
+    assert isinstance(denied, TokenDenial)
+    assert (denied.limit, denied.tokens) == (requests, 100)
+    assert denied.wait_ms == pytest.approx(20_000, abs=5_000)
+    assert location.levels()[tokens.scope] == pytest.approx(300, abs=200)
+    location.age_buckets(20_000)
+    assert await takes(other, "ann", 100, requests, tokens)
+
+
+async def test_a_request_is_used_by_a_call_that_was_sent_and_given_back_by_any_other(
+    store: Store, location: StoreLocation
+) -> None:
+    [limit] = rates_of("ann", rpm=2)
+    assert await takes(store, "sent", 0, limit)
+    await store.settle(ended("sent", 100, 100))  # type: ignore[arg-type]
+    assert await takes(store, "voided", 0, limit)
+    await store.void("voided")
+    poor = call("poor", 0, limit, of=request("poor", wallet()))
+    assert isinstance(await store.take_and_hold(poor, 0), Denial)
+    assert await takes(store, "second", 0, limit)
+    assert not await takes(store, "third", 0, limit)
+    assert location.levels()[limit.scope] == pytest.approx(2, abs=0.4)
+
+
+async def test_a_value_without_room_takes_of_no_other_limit(store: Store, location: StoreLocation) -> None:
+    [limit] = rates_of("ann", rpm=1)
+    assert await takes(store, "a", 100, OF_WORKSPACE, OF_KEY, limit)
+    before = location.levels()
+    denied = await store.take_and_hold(call("b", 100, OF_WORKSPACE, OF_KEY, limit), 0)
+    assert isinstance(denied, TokenDenial)
+    assert denied.limit == limit
+    assert location.levels() == before
+    assert location.holds() == ["a"]
+
+
+async def test_more_than_the_tokens_of_a_value_is_never_let_through(
+    store: Store, location: StoreLocation
+) -> None:
+    requests, tokens = rates_of("ann", rpm=3, tpm=100)
+    denied = await store.take_and_hold(call("a", 101, requests, tokens), 0)
+    assert denied == TokenDenial(tokens, 101, None)
+    assert location.levels() == {}
+
+
+@pytest.mark.usefixtures("most_values")
+async def test_values_beyond_the_bound_share_one_bucket_in_all_stores(
+    store: Store, other: Store, location: StoreLocation
+) -> None:
+    for number, one in enumerate((store, other, store)):
+        assert await takes(one, f"first-{number}", 100, *rates_of(f"first-{number}", rpm=2, tpm=1_000))
+    invented = [rates_of(f"invented-{number}", rpm=2, tpm=1_000) for number in range(6)]
+    taken = await asyncio.gather(
+        *(
+            takes(one, str(number), 100, *limits)
+            for number, (one, limits) in enumerate(zip([store, other] * 3, invented, strict=True))
+        )
+    )
+    assert taken.count(True) == 2
+    denied = await other.take_and_hold(call("more", 100, *invented[0]), 0)
+    assert isinstance(denied, TokenDenial)
+    assert denied.limit == share_limit(invented[0][0])
+    assert 'limit of 2 requests a minute of user "(other)"' in make_token_refusal(denied).message
+    assert len(location.levels()) == 2 * 3 + 2
+    assert others_of(*invented[0]) < set(location.levels())
+    assert await takes(store, "own", 100, *rates_of("first-0", rpm=2, tpm=1_000))
+
+
+@pytest.mark.usefixtures("most_values")
+async def test_no_more_values_come_at_once_than_may_be(
+    store: Store, other: Store, location: StoreLocation
+) -> None:
+    limits = [rates_of(f"user-{number}", rpm=1) for number in range(8)]
+    taken = await asyncio.gather(
+        *(takes(one, str(number), 0, *limits[number]) for number, one in enumerate([store, other] * 4))
+    )
+    assert taken.count(True) == 4
+    assert len(location.levels()) == 4
+
+
+@pytest.mark.usefixtures("most_values")
+async def test_what_a_shared_bucket_gave_is_settled_there(store: Store, location: StoreLocation) -> None:
+    for number in range(3):
+        assert await takes(store, f"first-{number}", 10, *rates_of(f"first-{number}", tpm=1_000))
+    [limit] = rates_of("ann", tpm=1_000)
+    assert await takes(store, "a", 300, limit)
+    await store.settle(ended("a", 300, 200))  # type: ignore[arg-type]
+    assert location.levels()[share_limit(limit).scope] == pytest.approx(500, abs=100)
+    assert limit.scope not in location.levels()
+
+
+@pytest.mark.usefixtures("most_values")
+async def test_a_value_whose_bucket_limits_nothing_any_more_makes_room(
+    store: Store, location: StoreLocation
+) -> None:
+    for number in range(3):
+        assert await takes(store, f"first-{number}", 10, *rates_of(f"first-{number}", tpm=1_000))
+    location.age_buckets(62_000)
+    [limit] = rates_of("ann", tpm=1_000)
+    assert await takes(store, "a", 300, limit)
+    assert list(location.levels()) == [limit.scope]
+
+
+@pytest.mark.usefixtures("most_values")
+async def test_a_late_debt_of_a_value_makes_no_bucket_beyond_the_bound(
+    store: Store, location: StoreLocation
+) -> None:
+    [limit] = rates_of("ann", tpm=1_000)
+    assert await takes(store, "a", 300, limit)
+    assert await takes(store, "b", 300, limit)
+    location.age_buckets(100_000)
+    for number in range(3):
+        assert await takes(store, f"new-{number}", 10, *rates_of(f"new-{number}", tpm=1_000))
+    await store.settle(ended("a", 100, 100))  # type: ignore[arg-type]
+    assert len(location.levels()) == 3
+    await store.settle(ended("b", 500, 200))  # type: ignore[arg-type]
+    assert location.levels()[share_limit(limit).scope] == pytest.approx(400, abs=100)
+    assert len(location.levels()) == 4
+
+
+async def test_no_text_of_a_client_is_in_a_store(store: Store, location: StoreLocation) -> None:
+    assert await takes(store, "a", 10, *rates_of("ann@example.com", rpm=1, tpm=100))
+    assert "ann" not in str(location.levels())

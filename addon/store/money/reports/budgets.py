@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from addon.store.money.ledger import NO_LIMIT, Ledger, find_columns
 from addon.text.table import Table
-from policies.budgets import group_range, parse_scope
+from policies.budgets import capped_budgets, group_range, parse_scope
 from policies.limits import Counter, Limit
-from policies.model import Budget, Workspace
+from policies.model import Workspace
 
 BUDGET_COLUMNS: Final = (
     "workspace",
@@ -31,28 +31,26 @@ def find_budgets(ledger: Ledger, workspaces: Iterable[Workspace], now: datetime,
     for workspace in workspaces:
         if workspace.budgets and has_budgets:
             held = _read_held(ledger, workspace.id)
-            for budget in workspace.budgets:
-                rows += _find_values(ledger, workspace.id, budget, now, most, held)
+            for budget, cap_nanousd in capped_budgets(workspace):
+                group = group_range(workspace.id, budget, now)
+                rows += _find_values(ledger, group, cap_nanousd, most, held)
     return Table(BUDGET_COLUMNS, rows)
 
 
 def _find_values(
     ledger: Ledger,
-    workspace: str,
-    budget: Budget,
-    now: datetime,
+    group: tuple[str, str],
+    cap_nanousd: int,
     most: int | None,
     held: dict[str, tuple[int, int]],
 ) -> Iterable[tuple[Any, ...]]:
-    found = ledger.execute(
-        _LARGEST, (*group_range(workspace, budget, now), NO_LIMIT if most is None else most)
-    )
+    found = ledger.execute(_LARGEST, (*group, NO_LIMIT if most is None else most))
     for scope, spent_nanousd, requests in found.fetchall():
         held_nanousd, in_flight = held.get(scope, (0, 0))
-        named, cap_nanousd = parse_scope(scope), budget.spend_cap_nanousd
+        named = parse_scope(scope)
         left_nanousd = cap_nanousd - spent_nanousd - held_nanousd
         amounts = (spent_nanousd, held_nanousd, cap_nanousd, left_nanousd)
-        yield workspace, budget.of, named.value, named.period, *amounts, requests, in_flight
+        yield named.workspace, named.budget, named.value, named.period, *amounts, requests, in_flight
 
 
 def _read_held(ledger: Ledger, workspace: str) -> dict[str, tuple[int, int]]:
@@ -62,11 +60,11 @@ def _read_held(ledger: Ledger, workspace: str) -> dict[str, tuple[int, int]]:
 def find_reached(ledger: Ledger, workspace: Workspace, now: datetime) -> list[tuple[Limit, int]]:
     """Return the values that have reached the first percentage of an alert, with what each has spent."""
     found = []
-    for budget in workspace.budgets:
-        least_nanousd = -(-budget.spend_cap_nanousd * workspace.alert_at_percent[0] // 100)
+    for budget, cap_nanousd in capped_budgets(workspace):
+        least_nanousd = -(-cap_nanousd * workspace.alert_at_percent[0] // 100)
         rows = ledger.execute(_REACHED, (*group_range(workspace.id, budget, now), least_nanousd)).fetchall()
         for scope, period, spent_nanousd in rows:
-            limit = Limit("budget_cap", Counter(scope, period), budget.spend_cap_nanousd)
+            limit = Limit("budget_cap", Counter(scope, period), cap_nanousd)
             found.append((limit, spent_nanousd))
     return found
 

@@ -15,8 +15,9 @@ from addon.store.money.sqlite.engine import run
 from addon.store.money.sqlite.money import SqliteMoney
 from addon.store.protocol import TIMEOUT_S, HoldRequest, NoToken, Settlement
 from addon.store.rates.circuits import Circuits, SharedCircuitsMixin
-from addon.store.rates.sqlite import takes, token_buckets
+from addon.store.rates.sqlite import takes
 from addon.store.rates.sqlite.circuits import SqliteCircuits
+from addon.store.rates.sqlite.token_buckets import TokenBuckets, write_buckets
 from policies.spend import Denial, Hold
 from policies.token_limits import TokenDenial, TokenRequest, TokensTaken, count_used_tokens
 
@@ -30,6 +31,7 @@ class SqliteStore(SharedCircuitsMixin, SqliteMoney):
         super().__init__(path, clock)
         self.empty_buckets: set[str] = set()
         self._circuits = Circuits(SqliteCircuits(self._file, clock), clock)
+        self._buckets = TokenBuckets()
         self._taken: dict[str, TokensTaken] = {}
         """What each call in flight, or each that waits to be recorded, took of limits of tokens a minute."""
 
@@ -69,14 +71,14 @@ class SqliteStore(SharedCircuitsMixin, SqliteMoney):
     def _take_tokens_and_hold(
         self, connection: sqlite3.Connection, request: HoldRequest, asked: TokenRequest
     ) -> tuple[Decision, TokensTaken | None]:
-        taking = token_buckets.find(connection, asked, self._now_ms)
+        taking = self._buckets.find(connection, asked, self._now_ms)
         if isinstance(taking, TokenDenial):
             return taking, None
         decided = run(connection, self._make_holds([request]))[0]
         if isinstance(decided, Denial):
             return decided, None
         buckets, taken = taking
-        token_buckets.write(connection, asked.limits, buckets)
+        write_buckets(connection, taken.limits, buckets)
         return decided, taken
 
     def _write(self, settlement: Settlement, timeout_s: float) -> Coroutine[Any, Any, None]:
@@ -91,21 +93,21 @@ class SqliteStore(SharedCircuitsMixin, SqliteMoney):
         taken = self._taken.get(call_id) if self._taken else None
         if taken is None:
             return super()._void(call_id, timeout_s)
-        return self._end(call_id, partial(self._make_voids, [call_id]), taken, 0, timeout_s)
+        return self._end(call_id, partial(self._make_voids, [call_id]), taken, None, timeout_s)
 
     async def _end(
         self,
         call_id: str,
         make: Callable[[], Step[Sequence[None]]],
         taken: TokensTaken,
-        used_tokens: int,
+        used_tokens: int | None,
         timeout_s: float,
     ) -> None:
         """End a call by the step that ``make`` makes, and replace what it took by what it used, in one transaction."""
 
         def step(connection: sqlite3.Connection) -> None:
             run(connection, make())
-            token_buckets.settle(connection, taken, used_tokens, self._now_ms)
+            self._buckets.settle(connection, taken, used_tokens, self._now_ms)
 
         await self._file.write(step, timeout_s)
         self._taken.pop(call_id, None)

@@ -16,5 +16,10 @@ def takes_of(workspace: str) -> str:
 
 @lru_cache(maxsize=4096)
 def tokens_of(workspace: str, scope: str) -> str:
-    """Return the key of a bucket of tokens a minute, of a workspace or of its key: packed numbers."""
+    """Return the key of a bucket of tokens or requests a minute: packed numbers."""
     return f"tollgate:{{{workspace}}}:tpm:{scope}"
+
+
+def values_of(workspace: str, shared_scope: str) -> str:
+    """Return the key of the values of a budget that have a bucket: a sorted set of its keys, by when each is over."""
+    return f"tollgate:{{{workspace}}}:values:{shared_scope}"

@@ -1,4 +1,4 @@
-"""The rates of a fleet in Redis: tokens of requests, tokens a minute, and circuits. All of it may be lost.
+"""The rates of a fleet in Redis: tokens of requests, buckets a minute, and circuits. All of it may be lost.
 
 If Redis forgets everything, each workspace has one more minute's RPM and TPM, circuits are closed, and the next check
 names the ledger and the fleet again. Every key expires by itself.
@@ -14,18 +14,19 @@ from addon.store.protocol import StoreUnavailable
 from addon.store.rates.circuits import Circuits, SharedCircuitsMixin
 from addon.store.rates.redis.circuits import RedisCircuits
 from addon.store.rates.redis.client import ScriptClient
-from addon.store.rates.redis.keys import IDENTITY, takes_of, tokens_of
+from addon.store.rates.redis.keys import IDENTITY, takes_of
 from addon.store.rates.redis.scripts import (
     CLAIM,
     SETTLE_TOKENS,
     TAKE_TOKEN,
     TAKE_TOKENS,
     bucket_arguments,
+    bucket_keys,
+    read_taken,
     settling_arguments,
     taking_arguments,
 )
-from policies.token_limits import TokenDenial, TokenRequest, TokensTaken, find_excess
-from policies.token_rate import Take
+from policies.token_limits import TokenDenial, TokenRequest, TokensTaken, find_excess, share_limit
 
 IDENTITY_S = 120
 """How long the identity is kept after the last check of any gateway. Rates that are older limit nothing any more."""
@@ -87,17 +88,17 @@ class RedisRates(SharedCircuitsMixin):
         """See ``SeparateRates.take_tokens``. Tokens may be lost when Redis does not answer."""
         if denied := find_excess(asked):
             return denied
-        keys = [tokens_of(workspace, limit.scope) for limit in asked.limits]
+        keys = bucket_keys(workspace, asked.limits)
         outcome, *numbers = await self._client.run(TAKE_TOKENS, keys, *taking_arguments(asked))
         if outcome == "none":
-            place, wait_ms = numbers
-            return TokenDenial(asked.limits[place - 1], asked.tokens, wait_ms)
-        now_ms, *ends = numbers
-        return TokensTaken(asked.limits, tuple(Take(asked.tokens, int(end), now_ms) for end in ends))
+            place, is_shared, wait_ms = numbers
+            limit = asked.limits[place - 1]
+            return TokenDenial(share_limit(limit) if is_shared else limit, asked.tokens, wait_ms)
+        return read_taken(asked, numbers)
 
-    async def settle_tokens(self, taken: TokensTaken, used_tokens: int, workspace: str) -> None:
+    async def settle_tokens(self, taken: TokensTaken, used_tokens: int | None, workspace: str) -> None:
         """See ``SeparateRates.settle_tokens``."""
-        keys = [tokens_of(workspace, limit.scope) for limit in taken.limits]
+        keys = bucket_keys(workspace, taken.limits)
         with suppress(StoreUnavailable):
             await self._client.run(SETTLE_TOKENS, keys, *settling_arguments(taken, used_tokens))
 

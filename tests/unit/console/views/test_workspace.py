@@ -41,6 +41,7 @@ tpm = 200_000
 rules = [{ keywords = ["sql", "table"], model = "gpt-4o-mini" }]
 heuristics = [{ when = "prompt_tokens_above", threshold_tokens = 99, model = "gpt-4o-mini" }]
 aliases = [{ name = "claude-haiku-*", model = "gpt-4o-mini" }]
+budgets = [{ for = "user", rpm = 20, tpm = 9_000, required = true }]
 byok.OPENAI = { secret = "env:OWN_KEY", routing = true }
 """
 
@@ -82,6 +83,12 @@ def test_the_settings_are_those_in_force(conf_file: Path) -> None:
     settings = view.values["settings"]
     assert (settings["plan"], settings["limit_rpm"], settings["default_model"]) == ("pro", 7, "gpt-4o-mini")
     assert ("Tokens a minute", "200,000") in view.shown["facts"]
+    assert records(view, "budget_limits") == [
+        {
+            **{"budget": "user", "spend_cap_nanousd": None, "spend_reset": "never", "rpm": 20},
+            **{"tpm": 9_000, "required": True},
+        }
+    ]
     assert records(view, "rules") == [{"place": 1, "keywords": "sql, table", "model": "gpt-4o-mini"}]
     [heuristic] = records(view, "heuristics")
     assert (heuristic["when"], heuristic["threshold_tokens"]) == ("prompt_tokens_above", 99)

@@ -1,10 +1,10 @@
 -- Replaces what a call took of buckets by what it used.
--- KEYS: buckets.  ARGV: window in ms, the most windows of a debt, the tokens used, then of each bucket: its limit, the
--- tokens taken, the end of its line then, the time of the take in ms.
-local most_windows, used = tonumber(ARGV[2]), tonumber(ARGV[3])
-for place, key in ipairs(KEYS) do
-  local limit, taken = tonumber(ARGV[4 * place]), tonumber(ARGV[4 * place + 1])
-  local line_end, taken_at = tonumber(ARGV[4 * place + 2]), tonumber(ARGV[4 * place + 3])
+-- KEYS, ARGV: as above, then of each bucket its limit, 1 for that of a value, what was used, what was taken, the end of
+-- its line then, the time of the take in ms.
+for place = 1, (#ARGV - 4) / 6 do
+  local limit, used, taken = tonumber(ARGV[6 * place - 1]), tonumber(ARGV[6 * place + 1]), tonumber(ARGV[6 * place + 2])
+  local line_end, taken_at = tonumber(ARGV[6 * place + 3]), tonumber(ARGV[6 * place + 4])
+  local key, index = find(ARGV[6 * place] == "1")
   local level, passed = read(key, limit)
   local more = (used - taken) * window
   if more >= 0 then
@@ -13,6 +13,6 @@ for place, key in ipairs(KEYS) do
     local credit = math.min(-more, taken * window, math.max(0, line_end - passed))
     level, passed = level - credit, passed + credit
   end
-  write(key, level, passed, limit)
+  write(key, level, passed, limit, index)
 end
 return "settled"

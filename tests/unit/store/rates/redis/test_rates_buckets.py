@@ -6,13 +6,16 @@ import pytest
 import redis
 from pydantic import SecretStr
 from rig.large import sampled
+from rig.redis_fleet import GATEWAY_RIGHTS, PASSWORD
 from rig.redis_server import NO_RETRY, RedisServer
 from rig.redis_takes import fill_takes, move_takes
 from rig.stores import WORKSPACE
 
 from addon.store.rates.redis.keys import takes_of
 from addon.store.rates.redis.rates import RedisRates
+from policies.model import Budget, Workspace
 from policies.token_bucket import GROUPS
+from policies.token_limits import TokenRequest, TokensTaken, find_budget_rates
 
 BUCKET = takes_of(WORKSPACE)
 
@@ -45,6 +48,29 @@ async def test_a_full_bucket_takes_less_than_64_kib(
     assert client.llen(BUCKET) <= GROUPS + 1
     assert client.memory_usage(BUCKET, samples=0) < 64 * 1024
     assert 0 < client.pttl(BUCKET) <= 61_000
+
+
+async def test_the_documented_rights_are_enough_for_every_bucket(
+    redis_server: RedisServer, client: redis.Redis
+) -> None:
+    client.execute_command("ACL", "SETUSER", "gateway", "on", f">{PASSWORD}", *GATEWAY_RIGHTS.split())
+    workspace = Workspace(WORKSPACE, "Acme", "pro", (), budgets=(Budget("user", None, rpm=9, tpm=900),))
+    asked = TokenRequest(10, find_budget_rates(workspace, "ann", None))
+    rates = RedisRates(
+        SecretStr(redis_server.url.replace("://", f"://gateway:{PASSWORD}@")), lambda: "ledger", "tolls"
+    )
+    await rates.check()
+    taken = await rates.take_tokens(asked, WORKSPACE)
+    assert isinstance(taken, TokensTaken)
+    await rates.settle_tokens(taken, None, WORKSPACE)
+    assert await take(rates, 5) == [True]
+    await rates.close()
+    assert {one.decode().split(":")[2] for one in client.keys("tollgate:{acme}:*")} == {
+        "tpm",
+        "tokens",
+        "values",
+    }
+    assert all(client.pttl(key) > 0 for key in client.keys("tollgate:*"))
 
 
 async def test_a_token_comes_back_a_minute_after_it_was_taken(rates: RedisRates, client: redis.Redis) -> None:
