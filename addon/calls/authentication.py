@@ -13,19 +13,24 @@ from policies.model import Credential
 from policies.refusal import Refusal
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512})", re.IGNORECASE | re.ASCII)
+_X_API_KEY = re.compile(r"[!-~]{1,512}", re.ASCII)
 _NO_HASH = "0" * 64
 
 
-def read_token(head: RequestHead) -> str:
+def read_token(head: RequestHead, *, takes_x_api_key: bool = False) -> str:
     """Return the token of the ``Authorization`` field: 1 to 512 printable ASCII characters.
 
-    Raises Refusal ``invalid_api_key`` for none, for more than one field, and for any other form.
+    With ``takes_x_api_key`` it may be in that field, as clients of Anthropic's API send it, or in both. Raises Refusal
+    ``invalid_api_key`` for none, for more than one field, for two tokens, and for any other form.
     """
+    if takes_x_api_key and "x-api-key" in head.headers:
+        return _read_either(head)
     values = [value for name, value in head.headers.fields if name == "authorization"]
     if not values:
+        way = "x-api-key: YOUR_KEY, or " if takes_x_api_key else ""
         raise Refusal(
             "invalid_api_key",
-            "You didn't provide an API key. Send it in a header: Authorization: Bearer YOUR_KEY.",
+            f"You didn't provide an API key. Send it in a header: {way}Authorization: Bearer YOUR_KEY.",
         )
     if len(values) > 1:
         raise Refusal("invalid_api_key", "Send one Authorization header, not several.")
@@ -36,6 +41,24 @@ def read_token(head: RequestHead) -> str:
             "The Authorization header is malformed. It must be: Authorization: Bearer YOUR_KEY.",
         )
     return match[1]
+
+
+def _read_either(head: RequestHead) -> str:
+    """Return the token of ``x-api-key``, which is there. ``Authorization`` may repeat it."""
+    values = head.headers.get_all("x-api-key")
+    if len(values) > 1:
+        raise Refusal("invalid_api_key", "Send one x-api-key header, not several.")
+    token = values[0].strip(" \t")
+    if not _X_API_KEY.fullmatch(token):
+        raise Refusal(
+            "invalid_api_key", "The x-api-key header is malformed. It must be: x-api-key: YOUR_KEY."
+        )
+    if "authorization" in head.headers and read_token(head) != token:
+        raise Refusal(
+            "invalid_api_key",
+            "The headers x-api-key and Authorization have different API keys. Send one of them.",
+        )
+    return token
 
 
 def authenticate(credentials_by_hash: Mapping[str, Credential], token: str) -> Credential:

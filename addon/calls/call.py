@@ -24,7 +24,12 @@ from addon.calls.endpoints import (
 from addon.calls.rate_limit import take_late_token, take_token, take_token_later
 from addon.calls.request_body import check_size, declared_length, read_request
 from addon.calls.reservation import reserve_first, reserve_next
-from addon.calls.responses import make_catalog_response, make_error_response, make_gateway_fields
+from addon.calls.responses import (
+    make_catalog_response,
+    make_error_response,
+    make_gateway_fields,
+    make_probe_response,
+)
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.store.protocol import StoreUnavailable
@@ -66,7 +71,7 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
         endpoint = endpoint_of(stream.head)
         if endpoint is not Endpoint.CHAT:
             if endpoint not in API_NAMES:
-                await _serve_catalog(call, stream, deps)
+                await _serve_plain(call, endpoint, stream, deps)
                 return
             call.api = APIS[API_NAMES[endpoint]]
         headers = stream.head.headers
@@ -117,7 +122,11 @@ async def _end_early(call: Call, stream: Stream, deps: Dependencies, fault: Exce
             raise fault
 
 
-async def _serve_catalog(call: Call, stream: Stream, deps: Dependencies) -> None:
+async def _serve_plain(call: Call, endpoint: Endpoint, stream: Stream, deps: Dependencies) -> None:
+    """Answer what needs neither a key nor a body."""
+    if endpoint is Endpoint.PROBE:
+        await stream.respond(make_probe_response(call.exchange.id))
+        return
     page = deps.catalog.page(slug_in_path(stream.head), deps.clock.now())
     known_tags = stream.head.headers.get("if-none-match", "")
     await stream.respond(make_catalog_response(page, known_tags, call.exchange.id))
@@ -152,7 +161,7 @@ async def admit(call: Call, head: RequestHead, deps: Dependencies, *, has_whole_
     """
     limits = call.settings.conf.limits
     check_size(head, limits.max_request_bytes)
-    credential = authenticate(call.settings.keys, read_token(head))
+    credential = authenticate(call.settings.keys, read_token(head, takes_x_api_key=call.api.TAKES_X_API_KEY))
     call.exchange = call.exchange.identify(credential.workspace, credential.key)
     if credential.needs_check:
         deps.in_flight.credential_checker.check(call.exchange, credential)

@@ -22,6 +22,7 @@ class Endpoint(Enum):
     MESSAGES = "/v1/messages"
     COUNT_TOKENS = "/v1/messages/count_tokens"
     RESPONSES = "/v1/responses"
+    PROBE = "/"
     MODELS = "/v1/models"
     MODEL = "/v1/models/{slug}"
 
@@ -40,18 +41,21 @@ METHODS: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
     {
         **{endpoint: ("POST",) for endpoint, name in API_NAMES.items() if name in APIS},
         **dict.fromkeys(_CATALOG, ("GET", "HEAD")),
+        Endpoint.PROBE: ("HEAD",),
     }
 )
 OPENAI_BASE: Final = "/openai"
 """The start of the second base path."""
+# Claude Code asks one of the two paths of PROBE, by its credential, before its first call.
 _BY_PATH: Final[Mapping[str, Endpoint]] = MappingProxyType(
-    {one.value: one for one in METHODS if one is not Endpoint.MODEL}
+    {one.value: one for one in METHODS if one is not Endpoint.MODEL} | {"/api/hello": Endpoint.PROBE}
 )
 _PLAIN: Mapping[tuple[str, str], Endpoint] = MappingProxyType(
     {
         (method, f"{base}{path}"): one
         for base in ("", OPENAI_BASE)
         for path, one in _BY_PATH.items()
+        if path.startswith("/v1/") or not base
         for method in METHODS[one]
     }
 )
@@ -68,7 +72,7 @@ def endpoint_of(head: RequestHead) -> Endpoint:
     if head.target == "*":
         raise Refusal("method_not_allowed", "The target * is not supported. Send a path.")
     endpoint = _endpoint_at(head)
-    if endpoint is None:
+    if endpoint is None or (endpoint is Endpoint.PROBE and head.method != "HEAD"):
         raise make_not_found(path_of(head))
     if head.method not in METHODS[endpoint]:
         allowed = " or ".join(METHODS[endpoint])

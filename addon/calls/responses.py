@@ -42,7 +42,7 @@ def make_answer_headers(call: Call) -> Headers:
 
 def make_gateway_fields(call: Call) -> list[tuple[str, str]]:
     """Return the headers that every answer to a call has, successful or not."""
-    fields = [("x-request-id", call.exchange.id)]
+    fields = [(name, call.exchange.id) for name in call.api.ID_FIELDS]
     attempt = call.current if call.exchange.answered_by is None else call.failed
     if attempt and attempt.dropped:
         fields.append((DROPPED_HEADER, attempt.dropped))
@@ -55,3 +55,8 @@ def make_catalog_response(page: Page, if_none_match: str, request_id: str) -> Re
     if is_fresh(page.tag, if_none_match):
         return Response(304, Headers(fields))
     return Response(200, Headers(fields), page.body)
+
+
+def make_probe_response(request_id: str) -> Response:
+    """Return the answer to a client that asks whether the gateway is there."""
+    return Response(200, Headers([("x-request-id", request_id)]))

@@ -10,6 +10,7 @@ from functools import cache, partial
 from msgspec.structs import replace
 
 from addon.apis.chat.request import SERVICE_TIER, ChatRequest
+from addon.apis.chat_body import check_obstacle
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dropped_fields import format_dropped_header, list_dropped
@@ -233,7 +234,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     """Return the next attempt of a call, whose ``hold`` is placed, ready to be sent.
 
     ``key_target`` is as for ``UpstreamAttempt``. Raises Refusal ``validation_failed`` for a field that the model does
-    not accept.
+    not accept, or that can't go through chat.
     """
     chat, target = call.chat, call.exchange.next_target
     model = target.model
@@ -241,6 +242,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     cap = find_completion_cap(cap_tokens, model.max_completion_tokens, budget_tokens)
     if native := find_native_dialect(call, model):
         return make_native_attempt(call, native, key_target, cap_tokens, cap, hold)
+    check_obstacle(chat.obstacle)
     sendable = chat.sendable_to(model)
     sanitized = _with_service_tier(sanitize(sendable, model, cap, chat.stream), chat, target)
     request = DIALECTS[model.provider.dialect].request(target, sanitized.body)

@@ -10,6 +10,8 @@ from addon.text.http_heads import Headers
 
 NAME: Final = "chat"
 NATIVE_DIALECT: Final = None
+TAKES_X_API_KEY: Final = False
+ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
 
 
 def parse(body: bytes, _headers: Headers) -> ChatRequest:

@@ -39,6 +39,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     | ``large`` | the rest of each ``LargeText`` in ``fields``, ``extras`` and ``native`` |
     | ``native`` | the request in the shape of another API, of which this is the translation; None for chat |
     | ``untranslated`` | the fields of that request that a chat request can't carry, in the words of its API |
+    | ``obstacle`` | the path and the reason of one that may not be left out, so that the call can't go through chat |
     """
 
     model: str | None
@@ -52,6 +53,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     body_bytes: int = 0
     native: NativeRequest | None = None
     untranslated: tuple[str, ...] = ()
+    obstacle: tuple[str, str] | None = None
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -127,6 +129,7 @@ def make_chat_request(
     body_bytes: int,
     native: NativeRequest | None = None,
     untranslated: tuple[str, ...] = (),
+    obstacle: tuple[str, str] | None = None,
 ) -> ChatRequest:
     """Return the request of a valid chat body without nulls. ``native`` is the request that it translates."""
     caps = [given[key] for key in CAP_FIELDS if key in given]
@@ -142,6 +145,7 @@ def make_chat_request(
         body_bytes=body_bytes,
         native=native,
         untranslated=untranslated,
+        obstacle=obstacle,
     )
 
 

@@ -41,16 +41,21 @@ def _check_logit_bias(value: Any) -> Any:
     raise PydanticCustomError("logit_bias", "Input should be an object whose values are numbers")
 
 
-def check_metadata(value: Any) -> Any:
-    """Return the client's own tags. Raises PydanticCustomError for any other value."""
-    if (
+def is_metadata(value: Any) -> bool:
+    """Return whether ``value`` may be the client's own tags of a call."""
+    return (
         isinstance(value, dict)
         and len(value) <= MAX_TAGS
         and all(
             len(name) <= MAX_TAG_NAME_CHARS and isinstance(tag, str) and len(tag) <= MAX_TAG_CHARS
             for name, tag in value.items()
         )
-    ):
+    )
+
+
+def check_metadata(value: Any) -> Any:
+    """Return the client's own tags. Raises PydanticCustomError for any other value."""
+    if is_metadata(value):
         return value
     raise PydanticCustomError("metadata", _METADATA_WORDS)
 

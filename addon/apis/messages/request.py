@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from addon.apis.chat.schema import METADATA, is_metadata
 from addon.apis.chat_body import ChatBody, Losses
 from addon.apis.messages.tools import make_tools
 from addon.apis.messages.turns import make_messages, make_system
@@ -44,7 +45,7 @@ def to_chat(given: Mapping[str, Any]) -> ChatBody:
     if not any(message["role"] != "system" for message in messages):
         losses.refuse("messages", "The model needs a message that is not a system message.")
     made["messages"] = messages or [{"role": "user", "content": ""}]
-    made |= make_tools(body, losses) | _output(body, losses) | _user(body, losses)
+    made |= make_tools(body, losses) | _output(body, losses) | _metadata(body, losses)
     if effort := _effort(body, losses):
         made["reasoning_effort"] = effort
     if stops := body.get("stop_sequences"):
@@ -52,13 +53,19 @@ def to_chat(given: Mapping[str, Any]) -> ChatBody:
     return losses.made(made)
 
 
-def _user(body: Mapping[str, Any], losses: Losses) -> dict[str, Any]:
+def _metadata(body: Mapping[str, Any], losses: Losses) -> dict[str, Any]:
+    """Return the end user, and the client's own tags of the call: chat's, where they have its form."""
     metadata: Mapping[str, Any] = body.get("metadata", {})
-    for name in metadata:
-        if name != "user_id":
-            losses.drop(f"metadata.{name}")
     user = metadata.get("user_id")
-    return {} if user is None else {"user": user}
+    made: dict[str, Any] = {} if user is None else {"user": user}
+    tags = {name: value for name, value in metadata.items() if name != "user_id" and value is not None}
+    if not tags:
+        return made
+    if is_metadata(tags):
+        return {**made, METADATA: tags}
+    for name in tags:
+        losses.drop(f"{METADATA}.{name}")
+    return made
 
 
 def _output(body: Mapping[str, Any], losses: Losses) -> dict[str, Any]:

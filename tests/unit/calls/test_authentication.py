@@ -89,6 +89,45 @@ def test_a_missing_or_malformed_header_is_refused(header: str | None) -> None:
     assert "tg_" not in caught.value.message
 
 
+X_API_KEY = ("x-api-key", "tg_abc")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [X_API_KEY],
+        [("x-api-key", " tg_abc\t")],
+        [("authorization", "Bearer tg_abc")],
+        [X_API_KEY, ("authorization", "bearer tg_abc")],
+    ],
+)
+def test_a_key_may_be_in_the_header_of_anthropics_clients(fields: list[tuple[str, str]]) -> None:
+    assert read_token(head(*fields), takes_x_api_key=True) == "tg_abc"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ([], "x-api-key: YOUR_KEY, or Authorization: Bearer YOUR_KEY"),
+        ([("x-api-key", "")], "x-api-key header is malformed"),
+        ([("x-api-key", "tg_a bc")], "x-api-key header is malformed"),
+        ([("x-api-key", "x" * 513)], "x-api-key header is malformed"),
+        ([X_API_KEY, X_API_KEY], "one x-api-key header"),
+        ([X_API_KEY, ("authorization", "Bearer tg_def")], "different API keys"),
+        ([X_API_KEY, ("authorization", "Basic tg_abc")], "Authorization header is malformed"),
+    ],
+)
+def test_no_key_or_two_are_refused(fields: list[tuple[str, str]], words: str) -> None:
+    with pytest.raises(Refusal, match=words) as caught:
+        read_token(head(*fields), takes_x_api_key=True)
+    assert caught.value.code == "invalid_api_key" and "tg_" not in caught.value.message
+
+
+def test_other_apis_do_not_read_that_header() -> None:
+    with pytest.raises(Refusal, match="didn't provide an API key"):
+        read_token(head(X_API_KEY))
+
+
 def test_an_active_key_gives_its_workspace() -> None:
     found = authenticate(credentials(("tg_one", True), ("tg_two", True)), "tg_two")
     assert (found.workspace.id, found.key.id, found.needs_check) == ("acme", "key-1", False)

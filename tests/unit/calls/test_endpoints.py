@@ -21,6 +21,8 @@ def head(method: str = "GET", target: str = "/v1/models", *fields: tuple[str, st
         ("GET", "/v1/models/gpt-4o-mini", Endpoint.MODEL, "gpt-4o-mini"),
         ("HEAD", "/v1/models/vendor%2Fmodel", Endpoint.MODEL, "vendor/model"),
         ("GET", "/v1/models/vendor/model", Endpoint.MODEL, "vendor/model"),
+        ("HEAD", "/", Endpoint.PROBE, None),
+        ("HEAD", "/api/hello", Endpoint.PROBE, None),
     ],
 )
 def test_a_served_path_has_its_endpoint(
@@ -42,7 +44,9 @@ def test_a_served_path_has_its_endpoint(
         ("POST", "/v1/chat/completions/", "not_found", ""),
         ("POST", "/V1/chat/completions", "not_found", ""),
         ("GET", "/v1/models/", "not_found", ""),
-        ("GET", "/", "not_found", ""),
+        ("GET", "/", "not_found", "HEAD"),
+        ("GET", "/api/hello", "not_found", "HEAD"),
+        ("HEAD", "/openai/", "not_found", ""),
     ],
 )
 def test_any_other_request_is_refused_with_the_methods_of_its_path(

@@ -1,0 +1,50 @@
+"""Errors as Anthropic words them. Pure.
+
+The HTTP status is the contract's; the type says the same in the words that clients of this API know. Source: Anthropic,
+API reference, "Errors"; ``types.shared`` of its Python SDK 2.12.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from addon.text.errors import ErrorAnswer
+from addon.text.json_encode import encode_json
+
+TYPES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        400: "invalid_request_error",
+        401: "authentication_error",
+        402: "billing_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        # The gateway is up, but its store or its connections are used up for a moment. Agents wait and ask again for
+        # this type, also where it comes in a stream, which has no status of its own. For ``api_error`` in a stream
+        # Claude Code ends the task.
+        503: "overloaded_error",
+        504: "timeout_error",
+    }
+)
+"""The type of each status. Other 4xx are as 400, other 5xx are ``api_error``."""
+
+
+def error_type(status: int) -> str:
+    """Return Anthropic's type for an error with this HTTP status."""
+    return TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
+
+
+def error_body(error: ErrorAnswer, request_id: str) -> bytes:
+    """Return the body of an error.
+
+    The contract's code, and the field at fault, are in ``details``, where the API has the cause that programs read.
+    """
+    details = {"error_code": error.code} | ({} if error.param is None else {"param": error.param})
+    inner: dict[str, Any] = {"type": error_type(error.status), "message": error.message, "details": details}
+    return encode_json({"type": "error", "error": inner, "request_id": request_id})
+
+
+def error_event(error: ErrorAnswer, request_id: str) -> bytes:
+    """Return the event of an error that ends a stream. Nothing follows it."""
+    return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
