@@ -17,15 +17,5 @@ def number_details(found: Sequence[Details]) -> Iterator[dict[str, Any]]:
             yield from ({**detail, "index": number} for _, detail in pieces)
 
 
-def add_text(details: Details, text: str) -> Details:
-    """Return the details of one item or block with its ``text``, where none of them repeats it."""
-    if not text or any("text" in detail for detail in details):
-        return details
-    at = next((at for at, detail in enumerate(details) if detail["type"] == "reasoning.text"), None)
-    if at is None:
-        return details
-    return [*details[:at], {**details[at], "text": text}, *details[at + 1 :]]
-
-
 def _index(pair: tuple[int, Mapping[str, Any]]) -> int:
     return pair[0]

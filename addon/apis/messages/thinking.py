@@ -9,10 +9,10 @@ from typing import Any
 
 from addon.apis.chat_body import Losses
 from addon.apis.messages.blocks import Block
-from addon.apis.reasoning_details import Details, add_text, number_details
+from addon.apis.reasoning_details import Details, number_details
 from addon.apis.thought_signatures import restore_signatures
 from addon.dialects.content_blocks import REASONING_FORMAT
-from addon.dialects.opaque_reasoning import is_sealed, unseal
+from addon.dialects.opaque_reasoning import is_sealed, unseal, with_shown_text
 from policies.large_text import whole_text
 
 
@@ -41,7 +41,7 @@ def _read(block: Block) -> tuple[Details | None, str]:
     text = "" if is_redacted else whole_text(block["thinking"])
     if is_sealed(sealed):
         details = unseal(sealed)
-        return details and add_text(details, text), text
+        return details and with_shown_text(details, text), text
     if not sealed:
         return None, ""
     if is_redacted:

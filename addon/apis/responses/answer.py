@@ -19,11 +19,11 @@ from addon.apis.responses.delta import (
     reasoning_kind,
     text_pieces,
 )
-from addon.apis.responses.details import Details
 from addon.apis.responses.events import EventLog
 from addon.apis.responses.items import Item, MessageItem, PartsItem, ReasoningItem
 from addon.apis.responses.response import ResponseForm, make_usage
 from addon.apis.responses.text_part import TextPart
+from addon.apis.streamed_details import Details
 from addon.apis.thought_signatures import signature_details
 from addon.apis.writer import WriterContext
 from policies.usage import Usage

@@ -5,10 +5,10 @@ A stream has one open item at a time. Source: the grammar of recorded streams; O
 
 from typing import Any, Final, Protocol
 
-from addon.apis.opaque_reasoning import seal
-from addon.apis.responses.details import Details
 from addon.apis.responses.events import EventLog
 from addon.apis.responses.text_part import TextPart
+from addon.apis.streamed_details import Details
+from addon.dialects.opaque_reasoning import seal
 
 ADDED: Final = "response.output_item.added"
 DONE: Final = "response.output_item.done"

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from addon.apis.chat_body import Losses
-from addon.apis.reasoning_details import Details, add_text, number_details
+from addon.apis.reasoning_details import Details, number_details
 from addon.apis.thought_signatures import restore_signatures
-from addon.dialects.opaque_reasoning import is_sealed, unseal
+from addon.dialects.opaque_reasoning import is_sealed, unseal, with_shown_text
 from policies.large_text import whole_text
 
 
@@ -39,7 +39,7 @@ class AssistantTurn:
         if not sealed:
             self._texts.append(text)
         elif is_sealed(sealed) and (details := unseal(sealed)) is not None:
-            self._details.append(add_text(details, text))
+            self._details.append(with_shown_text(details, text))
             self._texts.append(_text_of(details) or text)
         else:
             self._losses.drop("input.reasoning")

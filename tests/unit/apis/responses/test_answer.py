@@ -10,8 +10,8 @@ from rig.readers import chat, difference
 from rig.response_events import read_answer, read_events
 from rig.response_writing import CALL_ID, SLUG, answer, call, chunk, context, kinds, write
 
-from addon.apis.opaque_reasoning import unseal
 from addon.apis.responses.answer import MAX_ITEMS, ResponsesWriter, write_whole
+from addon.dialects.opaque_reasoning import unseal
 from policies.large_text import LargeText, TextRest
 from policies.usage import Usage
 
