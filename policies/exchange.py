@@ -23,7 +23,7 @@ UsageSource = Literal["provider", "estimated", "none"]
 type ApiName = Literal["chat", "messages", "responses", "embeddings"]
 """The wire shape that a client speaks."""
 
-API_NAMES: Final[tuple[ApiName, ...]] = get_args(ApiName.__value__)
+KNOWN_APIS: Final[tuple[ApiName, ...]] = get_args(ApiName.__value__)
 
 CLIENT_CLOSED_REQUEST = 499
 """The status of a call whose client left before its answer was whole, as in nginx."""

@@ -40,7 +40,7 @@ from addon.text.masking import mask_credentials
 from addon.text.retry_after import with_advice
 from addon.upstream.access_tokens import AccessTokenUnavailable
 from addon.wire.stream import ClientLeft, Stream
-from policies.exchange import Exchange
+from policies.exchange import ApiName, Exchange
 from policies.refusal import Refusal
 from policies.token_limits import TokenRefusal
 from policies.trace_context import TraceContext
@@ -73,7 +73,7 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
             if endpoint not in API_NAMES:
                 await _serve_plain(call, endpoint, stream, deps)
                 return
-            call.api = APIS[API_NAMES[endpoint]]
+            _note_api(call, API_NAMES[endpoint])
         headers = stream.head.headers
         if "traceparent" in headers or "x-client-request-id" in headers:
             _note_client_ids(call, headers)
@@ -95,6 +95,11 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
         await _end_early(call, stream, deps, fault)
 
 
+def _note_api(call: Call, name: ApiName) -> None:
+    """Note the API of a request, for its answer and its row."""
+    call.api, call.exchange = APIS[name], call.exchange.with_api(name)
+
+
 def _note_client_ids(call: Call, headers: Headers) -> None:
     """Note the trace of a request and its client's own id. Ignore what is malformed: neither may fail a call."""
     trace = TraceContext.parse(headers.get("traceparent", ""), headers.get("tracestate", ""))
@@ -109,7 +114,7 @@ async def _end_early(call: Call, stream: Stream, deps: Dependencies, fault: Exce
             await deps.in_flight.abandon(call)
         case Refusal():
             if fault.code in _UNSERVED_CODES:
-                call.api = APIS[api_name_of(stream.head)]
+                _note_api(call, api_name_of(stream.head))
             if isinstance(fault, TokenRefusal):
                 deps.in_flight.metrics.count_minute_refusal(fault.owner, fault.unit)
             await refuse(call, stream, deps, refusal_error(fault))

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from addon.apis import APIS
 from addon.calls.unserved_paths import make_not_found
 from addon.text.http_heads import RequestHead
+from policies.exchange import ApiName
 from policies.refusal import Refusal
 
 
@@ -27,7 +28,7 @@ class Endpoint(Enum):
     MODEL = "/v1/models/{slug}"
 
 
-API_NAMES: Final[Mapping[Endpoint, str]] = MappingProxyType(
+API_NAMES: Final[Mapping[Endpoint, ApiName]] = MappingProxyType(
     {
         Endpoint.CHAT: "chat",
         Endpoint.MESSAGES: "messages",
@@ -86,7 +87,7 @@ def path_of(head: RequestHead) -> str:
     return path.removeprefix(OPENAI_BASE) if path.startswith(f"{OPENAI_BASE}/v1/") else path
 
 
-def api_name_of(head: RequestHead) -> str:
+def api_name_of(head: RequestHead) -> ApiName:
     """Return the name of the API in whose shape errors are answered: that of the path or of the nearest one above."""
     path = f"{path_of(head)}/"
     return next(

@@ -23,7 +23,7 @@ from addon.commands.usage_reader import RECENT_ROWS, UsageReader
 from addon.settings.settings import load_conf
 from addon.store.money.reports.call_filter import MODES, Filter
 from addon.store.money.reports.totals import GROUPS
-from policies.exchange import API_NAMES
+from policies.exchange import KNOWN_APIS
 
 
 @click.command("usage")
@@ -44,7 +44,7 @@ from policies.exchange import API_NAMES
 @click.option(
     "--mode", type=click.Choice(MODES), help="Only calls with a key of the platform, or of the customer."
 )
-@click.option("--api", type=click.Choice(API_NAMES), help="Only calls and refusals of this API.")
+@click.option("--api", type=click.Choice(KNOWN_APIS), help="Only calls and refusals of this API.")
 @click.option(
     "--since",
     metavar="WHEN",

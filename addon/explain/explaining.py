@@ -258,5 +258,5 @@ def _begin(call: Call) -> Explanation:
     workspace, limits = call.exchange.workspace, call.settings.conf.limits
     limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)
     return Explanation(
-        limit_rpm, workspace.overage_protection, workspace.tpm, call.exchange.key.tpm, call.exchange.api
+        limit_rpm, workspace.overage_protection, workspace.tpm, call.exchange.key.tpm, call.api.NAME
     )

@@ -6,7 +6,6 @@ from typing import Any, Final, Literal
 from addon.explain.following import Following
 from addon.explain.places import LeftOut
 from addon.text.errors import ErrorAnswer
-from policies.exchange import ApiName
 from policies.field_change import FieldChange
 from policies.route import Target
 from policies.spend import Denial
@@ -85,7 +84,7 @@ class Explanation:
     overage_protection: bool
     workspace_tpm: int | None = None
     key_tpm: int | None = None
-    api: ApiName = "chat"
+    api: str = "chat"
     budget_rates: tuple[TokenLimit, ...] = ()
     requested_model: str | None = None
     stream: bool = False

@@ -28,7 +28,7 @@ from addon.telemetry.metric_families import (
 from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM_ERRORS
 from policies.alert_rules import AlertType
 from policies.circuit_breaker import CircuitScope
-from policies.exchange import API_NAMES, CLIENT_DISCONNECTED, INTERRUPTED, ApiName, Exchange
+from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, KNOWN_APIS, ApiName, Exchange
 from policies.model import Mode
 from policies.refusal import RefusalCode
 from policies.token_limits import LimitOwner, Unit
@@ -120,7 +120,7 @@ class Metrics:
         """Begin each series that is known before the first call at 0, so that Prometheus sees its first increase."""
         self._refusals = {code: self._cells("tollgate_refusals", code) for code in sorted(REFUSAL_CODES)}
         self._sent_by_api, self._refused_by_api = (
-            {api: self._cells("tollgate_api_calls", api, outcome) for api in API_NAMES}
+            {api: self._cells("tollgate_api_calls", api, outcome) for api in KNOWN_APIS}
             for outcome in ("sent", "refused")
         )
         self._tpm_refusals = {

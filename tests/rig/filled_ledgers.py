@@ -22,7 +22,7 @@ from addon.store.protocol import Settlement, WalletEntry
 from addon.text.tags import recordable_tags
 from policies.attempt_ends import ATTEMPT_ENDS
 from policies.budgets import budget_limits, encode_scopes
-from policies.exchange import API_NAMES
+from policies.exchange import KNOWN_APIS
 from policies.model import Budget, Workspace
 from policies.prices import Prices
 from rig.ledger import make_priced_row, make_row
@@ -96,7 +96,7 @@ def _rows(number: int) -> Iterator[dict[str, Any]]:
         }
         row["tags"] = random.choice([None, recordable_tags({"team": random.choice(ODD), "a b": "\0x\ud800"})])
         row["deployment"] = random.choice([None, None, "Zed/a", ODD[0]])
-        row["api"] = random.choice(API_NAMES)
+        row["api"] = random.choice(KNOWN_APIS)
         row |= {"stream": place % 2, "fallback": place % 5 == 0, "attempts": 2 if place % 5 == 0 else 1}
         if place % 5 == 0:
             row[ATTEMPT_ENDS] = [
@@ -121,7 +121,7 @@ async def fill(store: SqliteMoney | PostgresMoney, calls: int) -> None:
     for place, code in zip(range(30), ["rate_limited", "invalid_key", ODD[1]] * 10, strict=True):
         workspace = WORKSPACES[place % 5] if place % 3 else ""
         for _ in range(place % 4 + 1):
-            api = API_NAMES[place // 2 % 4]
+            api = KNOWN_APIS[place // 2 % 4]
             store.count_refusal(workspace, KEYS[place % 3] if workspace else "", code, api)
     for place in range(6):
         limits = budget_limits(BUDGETED, ODD[place % 2], None, NOW) if place % 3 == 0 else ()

@@ -6,7 +6,7 @@ from addon.console.query import CALL_FILTERS, ParameterError, Query
 from addon.console.time_range import TimeRange
 from addon.store.money.reports.call_filter import MODES, Filter, is_status
 from addon.store.money.reports.call_pages import CallPosition
-from policies.exchange import API_NAMES
+from policies.exchange import KNOWN_APIS
 
 USUAL_ROWS: Final = 50
 MAX_ROWS: Final = 500
@@ -18,7 +18,7 @@ def parse_filter(query: Query, time: TimeRange) -> Filter:
     if status is not None and not is_status(status):
         raise ParameterError("status", "must be a status (429), a class (4xx) or error")
     query.choice("mode", MODES, MODES[0])
-    query.choice("api", API_NAMES, API_NAMES[0])
+    query.choice("api", KNOWN_APIS, KNOWN_APIS[0])
     named = {name: query.text(name) for name in CALL_FILTERS}
     return Filter(**named, since=time.since, until=time.filter_until)
 

@@ -26,7 +26,7 @@ from addon.store.money.reports.call_pages import (
 from addon.store.money.reports.calls_by_id import find_call, find_client_calls, find_unlisted_end
 from addon.store.money.reports.report import find_refusals
 from addon.text.table import Table
-from policies.exchange import API_NAMES
+from policies.exchange import KNOWN_APIS
 
 MAX_NAMES: Final = 200
 """How many names of each kind are counted, and suggested in the form."""
@@ -35,7 +35,7 @@ SHOWN_COUNTS: Final = 6
 """How many of them the page shows."""
 
 _MOST: Final = 10**18 - 1
-_NAMES: Final = {"filter_names": CALL_FILTERS, "name_filters": NAME_FILTERS, "api_names": API_NAMES}
+_NAMES: Final = {"filter_names": CALL_FILTERS, "name_filters": NAME_FILTERS, "api_names": KNOWN_APIS}
 
 
 def load_calls(reading: Reading) -> View:

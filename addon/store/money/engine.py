@@ -8,7 +8,7 @@ steps in one round trip. A step never waits, and it may run again when its trans
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from policies.exchange import API_NAMES
+from policies.exchange import KNOWN_APIS
 from policies.limits import LIMITS_OF_KEYS, Limit
 from policies.spend import CounterUse
 
@@ -65,7 +65,7 @@ PAYMENTS = Table(*ENTRIES[:2], "error")
 PRICES = Table("prices", ("hash", "first_at", "model_slug", "content"), "lenient")
 
 
-COUNTED_APIS: Final = tuple(name for name in API_NAMES if name != "chat")
+COUNTED_APIS: Final = tuple(name for name in KNOWN_APIS if name != "chat")
 """The APIs whose refusals have a column each. The rest of ``count`` is of chat calls, or of an earlier version."""
 REFUSALS = Table("refusals", ("hour", "workspace", "key_id", "code", "count", *COUNTED_APIS))
 """Its key is the first four columns. The others are added up."""
