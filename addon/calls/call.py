@@ -19,6 +19,7 @@ from addon.calls.endpoints import (
     allowed_methods,
     api_name_of,
     endpoint_of,
+    list_shape_of,
     slug_in_path,
 )
 from addon.calls.rate_limit import take_late_token, take_token, take_token_later
@@ -132,9 +133,16 @@ async def _serve_plain(call: Call, endpoint: Endpoint, stream: Stream, deps: Dep
     if endpoint is Endpoint.PROBE:
         await stream.respond(make_probe_response(call.exchange.id))
         return
-    page = deps.catalog.page(slug_in_path(stream.head), deps.clock.now())
-    known_tags = stream.head.headers.get("if-none-match", "")
-    await stream.respond(make_catalog_response(page, known_tags, call.exchange.id))
+    head, slug = stream.head, slug_in_path(stream.head)
+    match list_shape_of(head):
+        case "contract":
+            page = deps.catalog.page(slug, deps.clock.now())
+        case "anthropic":
+            call.api = APIS.get("messages", call.api)
+            page = deps.catalog.anthropic_page(slug, head.target.partition("?")[2])
+        case "openai":
+            page = deps.catalog.openai_page(slug)
+    await stream.respond(make_catalog_response(page, head.headers.get("if-none-match", ""), call.exchange.id))
 
 
 async def _prepare(call: Call, stream: Stream, deps: Dependencies) -> UpstreamAttempt:

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from addon.apis import APIS
+from addon.calls.public_catalog import ListShape
 from addon.calls.unserved_paths import make_not_found
 from addon.text.http_heads import RequestHead
 from policies.exchange import ApiName
@@ -61,6 +62,10 @@ _PLAIN: Mapping[tuple[str, str], Endpoint] = MappingProxyType(
     }
 )
 """The endpoints by method and target, for targets that are only a path."""
+SERVED: Final = tuple(
+    f"{methods[0]} {one.value}" for one, methods in METHODS.items() if one is not Endpoint.PROBE
+)
+"""The endpoints with their first methods, but for the probe."""
 _ONE_MODEL: Final = f"{Endpoint.MODELS.value}/"
 
 
@@ -74,7 +79,7 @@ def endpoint_of(head: RequestHead) -> Endpoint:
         raise Refusal("method_not_allowed", "The target * is not supported. Send a path.")
     endpoint = _endpoint_at(head)
     if endpoint is None or (endpoint is Endpoint.PROBE and head.method != "HEAD"):
-        raise make_not_found(path_of(head))
+        raise make_not_found(path_of(head), SERVED)
     if head.method not in METHODS[endpoint]:
         allowed = " or ".join(METHODS[endpoint])
         raise Refusal("method_not_allowed", f"{endpoint.value} accepts {allowed} only.")
@@ -99,6 +104,13 @@ def slug_in_path(head: RequestHead) -> str | None:
     """Return the slug in the path of a request for one model, None for all models. ``%2F`` in it is a slash."""
     path = path_of(head)
     return unquote(path.removeprefix(_ONE_MODEL)) if path.startswith(_ONE_MODEL) else None
+
+
+def list_shape_of(head: RequestHead) -> ListShape:
+    """Return whose shape an answer about models has: OpenAI's below its base path, Anthropic's for its clients."""
+    if head.path.startswith(OPENAI_BASE):
+        return "openai"
+    return "anthropic" if "anthropic-version" in head.headers else "contract"
 
 
 def allowed_methods(head: RequestHead) -> str:

@@ -1,4 +1,4 @@
-"""The public catalog: the active models with their retail prices, without any float. Pure.
+"""The public catalog: the active models with their retail prices, without any float; and as vendors list them. Pure.
 
 Source: contract, "Catalog row" and "GET /v1/models".
 """
@@ -8,8 +8,15 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
+from addon.calls.model_lists import (
+    format_anthropic_list,
+    format_openai_list,
+    make_anthropic_model,
+    make_openai_model,
+)
+from addon.text.json_encode import encode_json
 from policies.model import Model
 from policies.model_names import ModelNames
 from policies.money import price_usd_per_mtok
@@ -18,6 +25,10 @@ from policies.refusal import Refusal
 
 CLIENTS_KEYS: Final = ("id", "object")
 """Keys of a row beyond the contract, for clients that look for them. Source: OpenAI, API reference, "Models"."""
+
+
+type ListShape = Literal["contract", "anthropic", "openai"]
+"""Whose shape an answer has: the contract's rows, or what the SDKs of a vendor read."""
 
 
 class Page(NamedTuple):
@@ -40,11 +51,26 @@ class PublicCatalog:
         """Return all rows, or the row of ``slug``, at the prices of ``now``. Raises Refusal ``model_not_found``."""
         if slug is None:
             return self._page_of_all(now)
+        return _page(_object_json(_row(self._find(slug).at(now))).encode())
+
+    def anthropic_page(self, slug: str | None, query: str) -> Page:
+        """Return the models that ``query`` asks for, or one, as Anthropic has them. Raises Refusal."""
+        if slug is None:
+            return _page(format_anthropic_list(self._models.values(), query))
+        return _page(encode_json(make_anthropic_model(self._find(slug))))
+
+    def openai_page(self, slug: str | None) -> Page:
+        """Return all models, or one, as OpenAI has them. Raises Refusal ``model_not_found``."""
+        if slug is None:
+            return _page(format_openai_list(self._models.values()))
+        return _page(encode_json(make_openai_model(self._find(slug))))
+
+    def _find(self, slug: str) -> Model:
         model = self._names.find(slug)
         if model is None or not model.active:
             message = "No active model of that name is in the catalog: GET /v1/models lists them."
             raise Refusal("model_not_found", message, "model")
-        return _page(_object_json(_row(model.at(now))).encode())
+        return model
 
     def _page_of_all(self, now: datetime) -> Page:
         """Return all rows. They are made again once another price holds."""

@@ -3,15 +3,13 @@
 Sources: the vendors' API references; the documentation of each client that is named.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from policies.refusal import Refusal
 
-SERVED: Final = "POST /v1/chat/completions, GET /v1/models and GET /v1/models/{slug}"
-
-_TO_PROVIDER: Final = "This gateway serves chat completions only: send such calls to the provider itself."
+_TO_PROVIDER: Final = "Send such calls to the provider itself."
 _NATIVE: Final = (
     "Use an OpenAI-compatible client, with a base_url that ends in /v1, for the models of all providers."
 )
@@ -63,10 +61,35 @@ UNSERVED_PATHS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The message for each path, and for all paths below it."""
 
+_BELOW_SERVED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "/v1/chat/completions": UNSERVED_PATHS["/v1/chat/completions"],
+        "/v1/messages": "The path is /v1/messages, without a slash after it.",
+        "/v1/messages/batches": UNSERVED_PATHS["/v1/batches"],
+        "/v1/responses": (
+            "The path is /v1/responses, without anything after it: responses are not stored here, so none can be read, "
+            "cancelled or deleted. Send all items with each call."
+        ),
+        "/v1/embeddings": "The path is /v1/embeddings, without a slash after it.",
+    }
+)
+"""What is said instead once the path, or one above it, is served."""
 
-def make_not_found(path: str) -> Refusal:
-    """Return the refusal ``not_found`` of a path at which nothing is served. It repeats nothing of the path."""
-    known = next(
-        (message for prefix, message in UNSERVED_PATHS.items() if f"{path}/".startswith(f"{prefix}/")), None
-    )
-    return Refusal("not_found", f"{known or 'There is nothing here.'} The gateway serves {SERVED}.")
+
+def make_not_found(path: str, served: Collection[str]) -> Refusal:
+    """Return the refusal ``not_found`` of a path at which nothing is served. It repeats nothing of the path.
+
+    ``served`` are the endpoints, such as ``POST /v1/chat/completions``.
+    """
+    paths = [one.partition(" ")[2] for one in served]
+    below = {prefix: text for prefix, text in _BELOW_SERVED.items() if _is_below(prefix, paths)}
+    known = {
+        prefix: text for prefix, text in {**UNSERVED_PATHS, **below}.items() if _is_below(path, [prefix])
+    }
+    said = known[max(known, key=len)] if known else "There is nothing here."
+    *firsts, last = served
+    return Refusal("not_found", f"{said} The gateway serves {', '.join(firsts)} and {last}.")
+
+
+def _is_below(path: str, prefixes: Collection[str]) -> bool:
+    return any(f"{path}/".startswith(f"{prefix}/") for prefix in prefixes)

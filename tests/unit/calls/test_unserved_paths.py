@@ -8,11 +8,12 @@ from rig.configuration import ROOT
 from rig.gateway import Gateway
 from rig.upstream import Upstream
 
-from addon.calls.endpoints import METHODS, Endpoint
-from addon.calls.unserved_paths import SERVED, UNSERVED_PATHS, make_not_found
+from addon.calls.endpoints import SERVED
+from addon.calls.unserved_paths import UNSERVED_PATHS, make_not_found
 
 ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 
+CHAT_ONLY = ("POST /v1/chat/completions", "GET /v1/models")
 # the path, what the message must name
 SAID = [
     ("/v1/responses", "use_responses_api=False"),
@@ -43,16 +44,30 @@ SAID = [
 
 @pytest.mark.parametrize(("path", "named"), SAID)
 def test_a_path_of_another_api_says_how_to_switch_and_what_is_served(path: str, named: str) -> None:
-    refusal = make_not_found(path)
+    refusal = make_not_found(path, CHAT_ONLY)
     assert (refusal.code, refusal.param) == ("not_found", None)
     assert named in refusal.message
-    assert refusal.message.endswith(f"The gateway serves {SERVED}.")
+    assert refusal.message.endswith("The gateway serves POST /v1/chat/completions and GET /v1/models.")
 
 
-def test_the_served_paths_are_those_of_the_endpoints() -> None:
-    assert re.findall(r"/\S+(?=,| and|$)", SERVED) == [
-        one.value for one in METHODS if one is not Endpoint.PROBE
-    ]
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/v1/messages/", "The path is /v1/messages,"),
+        ("/v1/messages/batches/b/results", "Batches are not served."),
+        ("/v1/messages/count_tokens/", "The path is /v1/messages,"),
+        ("/v1/responses/resp_1/cancel", "responses are not stored here"),
+        ("/v1/embeddings/", "The path is /v1/embeddings,"),
+    ],
+)
+def test_a_path_below_one_that_is_served_says_what_is_wrong_with_it(path: str, said: str) -> None:
+    served = (*CHAT_ONLY, "POST /v1/messages", "POST /v1/responses", "POST /v1/embeddings")
+    assert said in make_not_found(path, served).message
+
+
+def test_the_served_endpoints_are_documented() -> None:
+    section = ERRORS.split("## What is not served\n")[1].split("\n## ")[0]
+    assert [one for one in SERVED if f"`{one}`" not in section] == []
 
 
 def test_each_path_is_documented_and_no_other() -> None:
