@@ -99,8 +99,11 @@ class UsageTables:
 
 
 def _format_calls(recent: Table, form: Form) -> str:
-    rows = [[call[name] for name in _CALL_COLUMNS] for call in recent.records()]
-    return format_table(Table(_CALL_COLUMNS, rows), form, _CALLS_OPTIONAL, format_nanousd_rounded)
+    # A ledger of an earlier version has no API.
+    columns = [name for name in _CALL_COLUMNS if name in recent.columns]
+    rows = [[call[name] for name in columns] for call in recent.records()]
+    optional = [name for name in _CALLS_OPTIONAL if name in columns]
+    return format_table(Table(columns, rows), form, optional, format_nanousd_rounded)
 
 
 def _format_limits(limits: Table, form: Form) -> str:

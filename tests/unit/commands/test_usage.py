@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
-from rig.ledger import make_row, read_rows
+from rig.ledger import make_row, read_rows, second_connection
 from rig.usage_report import CALLS, lines_of, run, run_csv, run_json, write_rows
 
 from addon.commands.output import TABLE_WIDTH
@@ -50,6 +50,14 @@ def test_a_table_fits_and_names_the_columns_that_it_leaves_out(conf: Path, ledge
         in result.stdout.splitlines()
     )
     assert max(map(len, result.stdout.splitlines())) <= TABLE_WIDTH
+
+
+def test_a_ledger_of_an_earlier_version_is_shown_without_what_it_lacks(conf: Path, ledger: Path) -> None:
+    newest = ["2026-02-01", "09:00:00", "acme", "web", "tester-large", "payg", "0", "200"]
+    with second_connection(ledger) as older:
+        older.execute("ALTER TABLE usage DROP COLUMN api")
+    assert newest in [line[:8] for line in lines_of(run(conf, "--wide"))]
+    assert "Not shown: mode, fallback," in run(conf).stdout
 
 
 @pytest.mark.parametrize(
