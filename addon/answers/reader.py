@@ -22,8 +22,10 @@ class AnswerReader(Protocol):
     """The provider has said how its answer ended. The usage may still follow."""
     is_done: bool
     """The client has the whole answer, whatever the upstream may still send."""
-    events_sent: int
-    """How many events the client has, where its API numbers them; else 0."""
+
+    @property
+    def events_sent(self) -> int:
+        """How many events the client has, where its API numbers them; else 0."""
 
     @property
     def is_complete(self) -> bool:

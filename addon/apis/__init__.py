@@ -10,5 +10,6 @@ from typing import Final
 
 from addon.apis.api import Api
 from addon.apis.chat import api as chat
+from addon.apis.responses import api as responses
 
-APIS: Final[Mapping[str, Api]] = {"chat": chat}
+APIS: Final[Mapping[str, Api]] = {"chat": chat, "responses": responses}

@@ -20,10 +20,13 @@ class Api(Protocol):
     def NATIVE_DIALECT(self) -> str | None:  # noqa: N802
         """The dialect of ``NATIVE_DIALECTS`` that has the same shape. None for chat, which all go through."""
 
-    TAKES_X_API_KEY: bool
-    """Whether a client may send its API key as ``x-api-key``, too."""
-    ID_FIELDS: tuple[str, ...]
-    """The header fields of an answer that have the id of the call."""
+    @property
+    def TAKES_X_API_KEY(self) -> bool:  # noqa: N802
+        """Whether a client may send its API key as ``x-api-key``, too."""
+
+    @property
+    def ID_FIELDS(self) -> tuple[str, ...]:  # noqa: N802
+        """The header fields of an answer that have the id of the call."""
 
     def parse(self, body: bytes, headers: Headers, /) -> ChatRequest:
         """Return the request in ``body``. Raises Refusal that names the fields of this API."""

@@ -27,9 +27,11 @@ class WriterContext(Struct, frozen=True, gc=False):
 
 
 class StreamWriter(Protocol):
-    """Writes the chunks of one chat stream as the events of an API. ``events_sent`` counts them."""
+    """Writes the chunks of one chat stream as the events of an API."""
 
-    events_sent: int
+    @property
+    def events_sent(self) -> int:
+        """How many events were made."""
 
     def write(self, chunk: dict[str, Any]) -> bytes:
         """Return the events for one chunk of the contract, often none. Raises ValueError for what is no chunk."""

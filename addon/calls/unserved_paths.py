@@ -18,10 +18,11 @@ _WITHOUT_VERSION: Final = "Let the client's base_url end in /v1."
 UNSERVED_PATHS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "/v1/responses": (
-            "The Responses API is not served. Switch the client to chat completions: OpenAI SDKs "
-            "client.chat.completions.create, LangChain use_responses_api=False, AI SDK .chat(model), OpenAI Agents "
-            "set_default_openai_api('chat_completions'), pydantic-ai 'openai-chat:'."
+            "The path is /v1/responses, without anything after it: responses are not stored here, so none can be read, "
+            "cancelled or deleted. Send all items with each call."
         ),
+        "/v1/responses/compact": "Conversations are not compacted here: let the client summarize them with a model.",
+        "/v1/responses/input_tokens": "Tokens of Responses are not counted here: the usage of an answer has them.",
         "/v1/messages": f"Anthropic's Messages API is not served. {_NATIVE}",
         "/v1/complete": f"Anthropic's Text Completions API is not served. {_NATIVE}",
         "/v1/completions": "Legacy text completions are not served: send messages to /v1/chat/completions instead.",
@@ -66,10 +67,6 @@ _BELOW_SERVED: Final[Mapping[str, str]] = MappingProxyType(
         "/v1/chat/completions": UNSERVED_PATHS["/v1/chat/completions"],
         "/v1/messages": "The path is /v1/messages, without a slash after it.",
         "/v1/messages/batches": UNSERVED_PATHS["/v1/batches"],
-        "/v1/responses": (
-            "The path is /v1/responses, without anything after it: responses are not stored here, so none can be read, "
-            "cancelled or deleted. Send all items with each call."
-        ),
         "/v1/embeddings": "The path is /v1/embeddings, without a slash after it.",
     }
 )

@@ -16,8 +16,8 @@ ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 CHAT_ONLY = ("POST /v1/chat/completions", "GET /v1/models")
 # the path, what the message must name
 SAID = [
-    ("/v1/responses", "use_responses_api=False"),
-    ("/v1/responses/resp_1/input_items", "chat completions"),
+    ("/v1/responses/compact", "let the client summarize"),
+    ("/v1/responses/resp_1/input_items", "not stored here"),
     ("/v1/messages", "OpenAI-compatible client"),
     ("/v1/messages/count_tokens", "OpenAI-compatible client"),
     ("/v1/completions", "/v1/chat/completions"),
@@ -56,7 +56,6 @@ def test_a_path_of_another_api_says_how_to_switch_and_what_is_served(path: str, 
         ("/v1/messages/", "The path is /v1/messages,"),
         ("/v1/messages/batches/b/results", "Batches are not served."),
         ("/v1/messages/count_tokens/", "The path is /v1/messages,"),
-        ("/v1/responses/resp_1/cancel", "responses are not stored here"),
         ("/v1/embeddings/", "The path is /v1/embeddings,"),
     ],
 )
@@ -77,12 +76,10 @@ def test_each_path_is_documented_and_no_other() -> None:
     assert sorted(documented) == sorted(UNSERVED_PATHS)
 
 
-def test_a_client_of_the_responses_api_gets_the_message(gateway: Gateway, upstream: Upstream) -> None:
+def test_a_client_of_what_is_not_served_gets_the_message(gateway: Gateway, upstream: Upstream) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0) as sdk:
-        with pytest.raises(
-            openai.NotFoundError, match=r"Responses API is not served.*chat completions"
-        ) as raised:
-            sdk.responses.create(model="tester-large", input="hello")
+        with pytest.raises(openai.NotFoundError, match="responses are not stored here") as raised:
+            sdk.responses.retrieve("resp_1")
         assert raised.value.code == "not_found"
         with pytest.raises(openai.NotFoundError, match="Embeddings are not served"):
             sdk.embeddings.create(model="tester-large", input="hello")
