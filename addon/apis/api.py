@@ -1,5 +1,6 @@
 """``Api``: what the way of a call asks of the wire shape that its client speaks. Pure."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from addon.answers.reader import AnswerReader
@@ -27,6 +28,9 @@ class Api(Protocol):
     @property
     def ID_FIELDS(self) -> tuple[str, ...]:  # noqa: N802
         """The header fields of an answer that have the id of the call."""
+
+    FIELD_NAMES: Mapping[str, str]
+    """The chat fields that it calls otherwise."""
 
     def parse(self, body: bytes, headers: Headers, /) -> ChatRequest:
         """Return the request in ``body``. Raises Refusal that names the fields of this API."""

@@ -14,17 +14,20 @@ class ChatBody(Struct, frozen=True, gc=False):
     |---|---|
     | ``untranslated`` | the names of what was left out, in the words of the API; for ``X-Gateway-Dropped`` |
     | ``obstacle`` | the path and the reason of what may not be left out: the call can't go through chat |
+    | ``sources`` | for each message the path of what it is from |
     """
 
     body: dict[str, Any]
     untranslated: tuple[str, ...] = ()
     obstacle: tuple[str, str] | None = None
+    sources: tuple[str, ...] = ()
 
 
 class Losses:
-    """Collects what a chat body can't carry while it is made."""
+    """Collects what a chat body can't carry while it is made, and the ``sources`` of its messages."""
 
     def __init__(self) -> None:
+        self.sources: list[str] = []
         self._names: dict[str, None] = {}
         self._obstacle: tuple[str, str] | None = None
 
@@ -39,7 +42,7 @@ class Losses:
 
     def made(self, body: dict[str, Any]) -> ChatBody:
         """Return ``body`` with what was noted."""
-        return ChatBody(body, tuple(self._names), self._obstacle)
+        return ChatBody(body, tuple(self._names), self._obstacle, tuple(self.sources))
 
 
 def check_obstacle(obstacle: tuple[str, str] | None) -> None:

@@ -4,10 +4,12 @@ Source: docs/catalog.md, "What is dropped".
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
+from addon.apis.field_names import rename_field
+from addon.text.errors import NO_NAMES
 from addon.text.masking import mask_credentials
 from policies.family import RESERVED
 from policies.field_change import LOSSES, FieldChange
@@ -23,18 +25,23 @@ def format_dropped_header(
     sent_on: Collection[str],
     *reports: Iterable[str],
     untranslated: Iterable[str] = (),
+    names: Mapping[str, str] = NO_NAMES,
 ) -> str | None:
     """Return the value of the header, None where nothing was dropped.
 
     ``given`` are the fields of the request, ``sent_on`` those of them that the family knows. ``reports`` name fields
-    that were dropped later, such as ``messages.name``. ``untranslated`` are those that another API than chat names.
+    that were dropped later, such as ``messages.name``. ``untranslated`` are those that another API than chat names, and ``names`` the chat fields
+    that it calls otherwise.
     """
     dropped = {name for name in given if name not in sent_on}
     for report in reports:
         # A field that a rule added, and the client did not send, is not reported.
         dropped |= {name for name in report if name.partition(".")[0] in given}
     # The gateway itself applies the reserved fields, so they are never reported as dropped.
-    return _listed(dropped - RESERVED | set(untranslated))
+    dropped -= RESERVED
+    if names:
+        dropped = {rename_field(name, names) for name in dropped}
+    return _listed(dropped | set(untranslated))
 
 
 def list_dropped(changes: Iterable[FieldChange]) -> Iterable[str]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from addon.apis.chat.request import SERVICE_TIER, ChatRequest
 from addon.apis.chat_body import check_obstacle
+from addon.apis.field_names import rename_in_refusal
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dropped_fields import format_dropped_header, list_dropped
@@ -47,6 +48,13 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
 
     Raises Refusal ``validation_failed`` where it lacks a field that a budget of its workspace requires.
     """
+    note_request(call, chat)
+    if budgets := call.exchange.workspace.budgets:
+        check_required(budgets, call.exchange.end_user, call.exchange.tags)
+
+
+def note_request(call: Call, chat: ChatRequest) -> None:
+    """Note the request of a call, and what its row and its log line have of it."""
     call.chat = chat
     model, end_user = chat.model, chat.end_user
     call.exchange = call.exchange.with_request(
@@ -55,8 +63,6 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
         recordable_tags(chat.metadata) if chat.extras else None,
         stream=chat.stream,
     )
-    if budgets := call.exchange.workspace.budgets:
-        check_required(budgets, call.exchange.end_user, call.exchange.tags)
 
 
 def find_route(call: Call, speeds: PlaceSpeeds | None = None) -> Route:
@@ -244,18 +250,20 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
         return make_native_attempt(call, native, key_target, cap_tokens, cap, hold)
     check_obstacle(chat.obstacle)
     sendable = chat.sendable_to(model)
-    sanitized = _with_service_tier(sanitize(sendable, model, cap, chat.stream), chat, target)
-    request = DIALECTS[model.provider.dialect].request(target, sanitized.body)
+    try:
+        sanitized = _with_service_tier(sanitize(sendable, model, cap, chat.stream), chat, target)
+        request = DIALECTS[model.provider.dialect].request(target, sanitized.body)
+    except Refusal as refusal:
+        if chat.native is None:
+            raise
+        raise rename_in_refusal(refusal, call.api.FIELD_NAMES, chat.sources) from None
     dropped, prompt_tokens = None, 0
     has_all = len(sendable) == len(chat.fields) + len(chat.extras) and not chat.untranslated
     if request.unsent_fields or not sanitized.is_plain or not has_all:
         given = chat.fields.keys() | chat.extras.keys()
+        reports = list_dropped(sanitized.changes), request.unsent_fields
         dropped = format_dropped_header(
-            given,
-            sendable,
-            list_dropped(sanitized.changes),
-            request.unsent_fields,
-            untranslated=chat.untranslated,
+            given, sendable, *reports, untranslated=chat.untranslated, names=call.api.FIELD_NAMES
         )
     if chat.native is not None:
         prompt_tokens = chat.prompt_tokens(model.family)

@@ -1,5 +1,7 @@
 """The chat API: its answers are those that every dialect's reader makes. Pure. Source: contract."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from addon.answers.reader import AnswerReader
@@ -11,6 +13,7 @@ from addon.text.http_heads import Headers
 NAME: Final = "chat"
 NATIVE_DIALECT: Final = None
 TAKES_X_API_KEY: Final = False
+FIELD_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
 
 

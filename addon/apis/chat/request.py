@@ -40,6 +40,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     | ``native`` | the request in the shape of another API, of which this is the translation; None for chat |
     | ``untranslated`` | the fields of that request that a chat request can't carry, in the words of its API |
     | ``obstacle`` | the path and the reason of one that may not be left out, so that the call can't go through chat |
+    | ``sources`` | for each message the path of what it is from in that request |
     """
 
     model: str | None
@@ -54,6 +55,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     native: NativeRequest | None = None
     untranslated: tuple[str, ...] = ()
     obstacle: tuple[str, str] | None = None
+    sources: tuple[str, ...] = ()
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -130,6 +132,7 @@ def make_chat_request(
     native: NativeRequest | None = None,
     untranslated: tuple[str, ...] = (),
     obstacle: tuple[str, str] | None = None,
+    sources: tuple[str, ...] = (),
 ) -> ChatRequest:
     """Return the request of a valid chat body without nulls. ``native`` is the request that it translates."""
     caps = [given[key] for key in CAP_FIELDS if key in given]
@@ -146,6 +149,7 @@ def make_chat_request(
         native=native,
         untranslated=untranslated,
         obstacle=obstacle,
+        sources=sources,
     )
 
 

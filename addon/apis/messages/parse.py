@@ -28,5 +28,11 @@ def parse_messages(body: bytes, headers: Mapping[str, str], *, counts_only: bool
     made = to_chat(given)
     passing = {name: headers[name] for name in PASSING_HEADERS if name in headers}
     return make_chat_request(
-        made.body, large, len(body), NativeRequest(decoded, passing), made.untranslated, made.obstacle
+        made.body,
+        large,
+        len(body),
+        NativeRequest(decoded, passing),
+        made.untranslated,
+        made.obstacle,
+        made.sources,
     )

@@ -134,11 +134,17 @@ def _named_effort(body: Mapping[str, Any]) -> str | None:
 
 MESSAGES_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "max_completion_tokens": "max_tokens",
         "stop": "stop_sequences",
         "user": "metadata.user_id",
         "reasoning_effort": "output_config.effort",
         "response_format": "output_config.format",
         "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+        "tools.parameters": "tools.input_schema",
+        "messages.reasoning_details": "messages.thinking",
+        "messages.reasoning_content": "messages.thinking",
+        "messages.tool_calls.extra_content": "messages.thinking",
+        "messages.extra_content": "messages.thinking",
     }
 )
 """The chat fields that the API calls otherwise."""

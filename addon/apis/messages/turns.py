@@ -5,7 +5,8 @@ after the calls, and then one for the rest. Pictures and documents in a result g
 take only text in a result. Source: Anthropic, "Handle tool calls"; OpenAI, API reference, "Create chat completion".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from addon.apis.chat_body import Losses
@@ -38,6 +39,7 @@ def make_system(system: str | Sequence[Block] | None, losses: Losses) -> list[Me
     if not system:
         return []
     content = system if isinstance(system, str) else make_content(make_parts(system, "system", losses))
+    losses.sources.append("system")
     return [{"role": "system", "content": content}]
 
 
@@ -49,17 +51,18 @@ def make_messages(turns: Sequence[Mapping[str, Any]], losses: Losses) -> list[Me
         known = _SYSTEM_MEMBERS if role == "system" else _MEMBERS
         for name in turn.keys() - known:
             losses.drop(f"messages.{name}")
-        if content is None:
-            continue
-        if isinstance(content, str):
-            made.append({"role": role, "content": content})
-        elif role == "user":
-            made += _user(content, f"{place}.content", losses)
-        elif role == "assistant":
-            made += _assistant(content, f"{place}.content", losses)
-        else:
-            made += _late_system(content, f"{place}.content", losses)
+        messages = list(_messages_of(role, content, f"{place}.content", losses))
+        losses.sources += [place] * len(messages)
+        made += messages
     return made
+
+
+def _messages_of(role: str, content: Any, place: str, losses: Losses) -> Iterable[Message]:
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return ({"role": role, "content": content},)
+    return _MAKERS[role](content, place, losses)
 
 
 def _late_system(blocks: Sequence[Block], place: str, losses: Losses) -> Iterator[Message]:
@@ -155,3 +158,8 @@ def _call(block: Block) -> Message:
     arguments = encode_json(whole_value(block["input"])).decode()
     function = {"name": block["name"], "arguments": arguments}
     return with_mark({"id": block["id"], "type": "function", "function": function}, block)
+
+
+_MAKERS: Final[Mapping[str, Callable[[Sequence[Block], str, Losses], Iterator[Message]]]] = MappingProxyType(
+    {"user": _user, "assistant": _assistant, "system": _late_system}
+)

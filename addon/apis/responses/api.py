@@ -6,7 +6,7 @@ from addon.answers.reader import AnswerReader
 from addon.apis.chat.request import ChatRequest, make_chat_request
 from addon.apis.responses.answer import ResponsesWriter, write_whole
 from addon.apis.responses.errors import error_body, error_event
-from addon.apis.responses.request import to_chat
+from addon.apis.responses.request import RESPONSES_NAMES, to_chat
 from addon.apis.responses.schema import validate
 from addon.apis.translated_reader import TranslatedStreamReader, TranslatedWholeReader
 from addon.apis.writer import WriterContext
@@ -15,6 +15,7 @@ from addon.text.http_heads import Headers
 from addon.text.json_decode import decode_large_object
 
 __all__ = [
+    "FIELD_NAMES",
     "ID_FIELDS",
     "NAME",
     "NATIVE_DIALECT",
@@ -28,6 +29,7 @@ __all__ = [
 NAME: Final = "responses"
 NATIVE_DIALECT: Final = "responses"
 TAKES_X_API_KEY: Final = False
+FIELD_NAMES: Final = RESPONSES_NAMES
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
 
 

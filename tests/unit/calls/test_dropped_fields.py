@@ -68,3 +68,16 @@ def test_what_is_shortened_or_replaced_is_named_and_what_is_only_renamed_is_not(
         {"messages": [{"role": "user", "content": "x"}], **fields}, shipped_families()[family], "openai"
     )
     assert format_dropped_header(fields, fields, list_dropped(changes)) == named
+
+
+def test_names_are_those_of_the_clients_api() -> None:
+    names = {"stop": "stop_sequences", "messages.reasoning_details": "messages.thinking"}
+    given = {"stop", "messages"}
+    header = format_dropped_header(
+        given,
+        {"messages"},
+        ["messages.reasoning_details", "messages.thinking"],
+        untranslated=["container"],
+        names=names,
+    )
+    assert header == "container, messages.thinking, stop_sequences"

@@ -1,0 +1,37 @@
+"""The names of chat fields in the words of another API, for what a client is told about its request. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from policies.refusal import Refusal
+
+_MESSAGE: Final = re.compile(r"messages\.([0-9]{1,9})(?=\.|$)")
+
+
+def rename_field(path: str, names: Mapping[str, str], sources: Sequence[str] = ()) -> str:
+    """Return the path of a field of a chat request as the path of what it was made of.
+
+    ``names`` has those that the API calls otherwise, also parts of fields: ``tools.parameters``. ``sources`` has for
+    each message the path of what it is from. What is inside of a message has another form there, and no path.
+    """
+    if found := _MESSAGE.match(path):
+        at = int(found[1])
+        return sources[at] if at < len(sources) else names.get("messages", "messages")
+    known = path
+    while known:
+        if known in names:
+            return names[known] + path[len(known) :]
+        known = known.rpartition(".")[0]
+    return path
+
+
+def rename_in_refusal(refusal: Refusal, names: Mapping[str, str], sources: Sequence[str]) -> Refusal:
+    """Return a refusal that names a field of a chat request as one that names it in the words of the API."""
+    if refusal.param is None:
+        return refusal
+    renamed = refusal.copy()
+    renamed.param = rename_field(refusal.param, names, sources)
+    if refusal.message.startswith(refusal.param):
+        renamed.message = renamed.param + refusal.message[len(refusal.param) :]
+    return renamed
