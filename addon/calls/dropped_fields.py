@@ -30,7 +30,7 @@ def format_dropped_header(
     """Return the value of the header, None where nothing was dropped.
 
     ``given`` are the fields of the request, ``sent_on`` those of them that the family knows. ``reports`` name fields
-    that were dropped later, such as ``messages.name``. ``untranslated`` are fields of another API that chat can't carry.
+    that were dropped later, such as ``messages.name``. ``untranslated`` are fields of another API that chat lacks.
     ``names`` are the chat fields that it calls otherwise.
     """
     dropped = {name for name in given if name not in sent_on}
