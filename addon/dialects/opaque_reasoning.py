@@ -73,9 +73,9 @@ def unseal(text: str) -> list[dict[str, Any]] | None:
 
 def without_shown_text(details: Sequence[Mapping[str, Any]], text: str) -> list[Mapping[str, Any]]:
     """Return details without the text that their client is shown beside them; see ``with_shown_text``."""
-    spoken = [detail for detail in details if detail.get("type") == "reasoning.text"]
     texts = [detail for detail in details if detail.get("text")]
-    if len(texts) != 1 or texts[0]["text"] != text or texts[0] is not spoken[0]:
+    first = next((detail for detail in details if detail.get("type") == "reasoning.text"), None)
+    if len(texts) != 1 or texts[0]["text"] != text or texts[0] is not first:
         return [*details]
     return [
         {name: value for name, value in detail.items() if detail is not texts[0] or name != "text"}

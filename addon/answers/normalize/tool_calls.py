@@ -26,7 +26,7 @@ _OUTLINE = re.compile(r"""\\.|["\\{}\[\]]""", re.DOTALL)
 
 
 @dataclass(slots=True)
-class _Outline:
+class Outline:
     """The brackets of JSON text that comes in pieces. It says where an object ends, and keeps no text."""
 
     depth: int = 0
@@ -58,7 +58,7 @@ class _Outline:
 class _Call:
     given_id: str | None
     name: str | None
-    arguments: _Outline = field(default_factory=_Outline)
+    arguments: Outline = field(default_factory=Outline)
 
 
 class StreamedCalls:
