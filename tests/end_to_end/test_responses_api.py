@@ -129,6 +129,18 @@ def test_what_is_dropped_is_named(gateway: Gateway, upstream: Upstream) -> None:
     assert "tools" not in upstream.last.json()
 
 
+def test_fields_are_named_in_the_words_of_the_api(gateway: Gateway, strict: Upstream) -> None:
+    picture = {"type": "input_image", "image_url": "https://a/b.png"}
+    items = [{"type": "web_search_call", "id": "w"}, {"role": "user", "content": [picture]}]
+    answer = post(gateway, {"model": "deepseek-v4-pro", "input": items, "instructions": "Be brief."})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input.1")
+    assert answer.json()["error"]["message"] == "input.1: deepseek-v4-pro does not take images."
+    reasoned = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}
+    said = [{"role": "user", "content": "Hi"}, reasoned, {"role": "assistant", "content": "Ho"}]
+    body = {"model": PLAIN, "input": [*said, said[0]], "text": {"verbosity": "low"}}
+    assert post(gateway, body).headers["x-gateway-dropped"] == "input.reasoning, text.verbosity"
+
+
 def post(gateway: Gateway, body: Any, path: str = "/v1/responses", key: str = KEY) -> httpx.Response:
     headers = {"Authorization": f"Bearer {key}"}
     return httpx.post(f"{gateway.url}{path}", json=body, headers=headers, timeout=BOUND_S, trust_env=False)

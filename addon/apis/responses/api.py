@@ -39,7 +39,9 @@ def parse(body: bytes, _headers: Headers) -> ChatRequest:
     validate(decoded)
     made = to_chat(decoded)
     native = NativeRequest(decoded)
-    return make_chat_request(made.body, large, len(body), native, made.untranslated, made.obstacle)
+    return make_chat_request(
+        made.body, large, len(body), native, made.untranslated, made.obstacle, made.sources
+    )
 
 
 def translate(reader: AnswerReader, context: WriterContext, *, streams: bool) -> AnswerReader:

@@ -47,8 +47,9 @@ _CARRIED: Final = frozenset(
 
 
 def make_messages(given: str | Sequence[Item], losses: Losses) -> list[Message]:
-    """Return the chat messages of an input."""
+    """Return the chat messages of an input. The source of each is the last item that it was made of."""
     if isinstance(given, str):
+        losses.sources.append("input")
         return [{"role": "user", "content": given}]
     conversation = _Conversation(given, losses)
     for index, item in enumerate(given):
@@ -62,6 +63,9 @@ class _Conversation:
     def __init__(self, items: Sequence[Item], losses: Losses) -> None:
         self._losses = losses
         self._messages: list[Message] = []
+        self._place = ""
+        """The path of the item that is read."""
+        self._turn_place = ""
         self._turn = AssistantTurn(losses)
         self._outputs = Outputs(losses)
         self._searched = {
@@ -72,7 +76,7 @@ class _Conversation:
 
     def add(self, item: Item, place: str) -> None:
         """Add one item."""
-        kind = item.get("type") or "message"
+        kind, self._place = item.get("type") or "message", place
         if kind == "message":
             self._message(item, place)
         elif kind == "reasoning":
@@ -83,7 +87,7 @@ class _Conversation:
             self._turn.call(_call(item))
         elif kind in _OF_OUTPUTS and (kind != "tool_search_output" or _is_clients(item)):
             self._close()
-            self._messages.append(self._outputs.message(item, place))
+            self._append(self._outputs.message(item, place))
         elif kind == "compaction":
             self._losses.refuse(place, "Only the provider that made it can read what was compacted.")
             return
@@ -97,7 +101,7 @@ class _Conversation:
     def finish(self) -> list[Message]:
         """Return all messages."""
         self._close()
-        self._messages += self._outputs.rest()
+        self._flush_outputs()
         return self._messages
 
     def _message(self, item: Item, place: str) -> None:
@@ -107,19 +111,28 @@ class _Conversation:
             self._turn.content = content
             return
         self._close()
-        self._messages += self._outputs.rest()
-        self._messages.append({"role": item["role"], "content": content})
+        self._flush_outputs()
+        self._append({"role": item["role"], "content": content})
 
     def _begin(self, *, fresh: bool = False) -> None:
         """Make sure that an assistant's turn is open; ``fresh``: another one than so far."""
         if fresh:
             self._close()
-        self._messages += self._outputs.rest()
+        self._flush_outputs()
+        self._turn_place = self._place
 
     def _close(self) -> None:
         if (message := self._turn.message()) is not None:
-            self._messages.append(message)
+            self._append(message, self._turn_place)
         self._turn = AssistantTurn(self._losses)
+
+    def _flush_outputs(self) -> None:
+        if (message := self._outputs.rest()) is not None:
+            self._append(message, self._outputs.place)
+
+    def _append(self, message: Message, place: str | None = None) -> None:
+        self._messages.append(message)
+        self._losses.sources.append(place or self._place)
 
     def _is_paired(self, item: Item) -> bool:
         return item["type"] != "tool_search_call" or (_is_clients(item) and item["call_id"] in self._searched)

@@ -23,16 +23,18 @@ class Outputs:
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
         self._media: list[Part] = []
+        self.place = ""
+        """The path of the last output with a picture or a file."""
 
     def message(self, item: Mapping[str, Any], place: str) -> dict[str, Any]:
         """Return the tool message of an output."""
         call_id = str(item.get("call_id") or item.get("id") or "")
         return {"role": "tool", "tool_call_id": call_id, "content": self._content(item, place, call_id)}
 
-    def rest(self) -> list[dict[str, Any]]:
-        """Return the message with the pictures and files so far, none where there are none."""
+    def rest(self) -> dict[str, Any] | None:
+        """Return the message with the pictures and files so far, None where there are none."""
         media, self._media = self._media, []
-        return [{"role": "user", "content": media}] if media else []
+        return {"role": "user", "content": media} if media else None
 
     def _content(self, item: Mapping[str, Any], place: str, call_id: str) -> str | list[Part]:
         if item["type"] == "tool_search_output":
@@ -49,6 +51,7 @@ class Outputs:
         for part in make_parts(output, f"{place}.output", self._losses):
             (texts if part["type"] == "text" else others).append(part)
         if others:
+            self.place = place
             self._media += [{"type": "text", "text": f"{ATTACHED} {call_id}:"}, *others]
             texts = texts or [{"type": "text", "text": NO_TEXT}]
         return join_parts(texts)

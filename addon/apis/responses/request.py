@@ -34,6 +34,11 @@ RESPONSES_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "response_format": "text.format",
         "verbosity": "text.verbosity",
         "logprobs": "include",
+        "messages.content.cache_control": "input.content.prompt_cache_breakpoint",
+        "messages.reasoning_details": "input.reasoning",
+        "messages.reasoning_content": "input.reasoning",
+        "messages.tool_calls.extra_content": "input.reasoning",
+        "messages.extra_content": "input.reasoning",
     }
 )
 """The chat fields that the API calls otherwise."""
@@ -47,11 +52,9 @@ def to_chat(given: Mapping[str, Any]) -> ChatBody:
         if name not in _READ and _DEFAULTS.get(name) != value:
             losses.drop(name)
     made = {name: body[name] for name in _SAME if name in body}
-    messages = make_messages(body["input"], losses)
+    messages = _instructions(body, losses) + make_messages(body["input"], losses)
     if not any(message["role"] in ("user", "assistant", "tool") for message in messages):
         losses.refuse("input", "The model needs a message that is not a system message.")
-    if instructions := body.get("instructions"):
-        messages = [{"role": "system", "content": instructions}, *messages]
     made["messages"] = messages or [{"role": "user", "content": ""}]
     if "max_output_tokens" in body:
         made["max_completion_tokens"] = body["max_output_tokens"]
@@ -59,6 +62,14 @@ def to_chat(given: Mapping[str, Any]) -> ChatBody:
         make_tools(body, losses) | _text(body, losses) | _reasoning(body, losses) | _logprobs(body, losses)
     )
     return losses.made(made)
+
+
+def _instructions(body: Mapping[str, Any], losses: Losses) -> list[dict[str, Any]]:
+    """Return the message of ``instructions``, none where there are none."""
+    if not (text := body.get("instructions")):
+        return []
+    losses.sources.append("instructions")
+    return [{"role": "system", "content": text}]
 
 
 def _text(body: Mapping[str, Any], losses: Losses) -> dict[str, Any]:

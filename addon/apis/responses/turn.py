@@ -4,13 +4,16 @@ Source: docs/decisions/reasoning-goes-back-to-its-provider.md.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from addon.apis.chat_body import Losses
 from addon.apis.reasoning_details import Details, number_details
 from addon.apis.thought_signatures import restore_signatures
 from addon.dialects.opaque_reasoning import is_sealed, unseal, with_shown_text
 from policies.large_text import whole_text
+
+_PLAIN: Final = frozenset({"type", "text", "summary", "index"})
+"""The members of a detail that is only text, of a provider that has no details of its own."""
 
 
 class AssistantTurn:
@@ -56,11 +59,16 @@ class AssistantTurn:
         }
         if self._calls:
             made["tool_calls"] = self._calls
-        if details := restore_signatures(made, list(number_details(self._details))):
-            made["reasoning_details"] = details
-        if text := "".join(self._texts):
-            made["reasoning_content"] = text
+        self._add_reasoning(made)
         return made
+
+    def _add_reasoning(self, made: dict[str, Any]) -> None:
+        """Add what the provider wants back that made the reasoning: its details, or else the text alone."""
+        own = [[detail for detail in details if not detail.keys() <= _PLAIN] for details in self._details]
+        if details := restore_signatures(made, list(number_details(own))):
+            made["reasoning_details"] = details
+        if not any(own) and (text := "".join(self._texts)):
+            made["reasoning_content"] = text
 
 
 def _texts(parts: object) -> str:

@@ -162,7 +162,6 @@ def test_items_of_one_turn_are_one_message() -> None:
             "content": "I look.",
             "tool_calls": [CHAT_CALL, CHAT_CALL | {"id": "c2"}],
             "reasoning_details": [SIGNED | {"index": 0}],
-            "reasoning_content": "Hm",
         },
         {"role": "tool", "tool_call_id": "c1", "content": "4"},
         {"role": "tool", "tool_call_id": "c2", "content": "4"},
@@ -193,11 +192,13 @@ def test_reasoning_of_several_items_has_one_row_of_indexes() -> None:
             ["input.reasoning"],
         ),
         ({"summary": [], "encrypted_content": "tg1.changed"}, None, ["input.reasoning"]),
+        ({"summary": [], "encrypted_content": seal([{"type": "reasoning.text", "text": "own"}])}, "own", []),
     ],
 )
 def test_reasoning_of_others(item: dict[str, Any], content: str | None, named: list[str]) -> None:
     made = translate([USER, {"type": "reasoning", **item}, CALL, OUTPUT])
     assert made.body["messages"][1].get("reasoning_content") == content
+    assert "reasoning_details" not in made.body["messages"][1]
     assert list(made.untranslated) == named
 
 
@@ -302,6 +303,13 @@ def test_tools_of_items_are_offered_too() -> None:
     made = translate([USER, loaded, searched])
     assert [tool["function"]["name"] for tool in made.body["tools"]] == ["f", "g"]
     assert made.untranslated == ("input.tool_search_output",)
+
+
+def test_each_message_has_its_source() -> None:
+    picture = OUTPUT | {"output": [IMAGE]}
+    made = translate([USER, {"type": "web_search_call"}, CALL, picture, USER], instructions="I")
+    assert made.sources == ("instructions", "input.0", "input.2", "input.3", "input.3", "input.4")
+    assert translate("Hi").sources == ("input",)
 
 
 def test_what_a_provider_did_itself_is_named() -> None:
