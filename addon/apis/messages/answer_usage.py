@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from addon.apis.answer_counts import known_count, output_tokens
 from policies.usage import Usage
-
-CHARS_PER_TOKEN: Final = 4
-"""Of an answer whose provider counts nothing."""
 
 _STOP_REASONS: Final = MappingProxyType(
     {
@@ -32,18 +30,17 @@ def make_usage(usage: Usage | None, prompt_tokens: int, chars: int) -> dict[str,
     Where the provider does not count, they are ``prompt_tokens``, and an estimate of an answer of ``chars`` characters.
     """
     known = usage or Usage()
-    cached, written = _count(known.cached_tokens) or 0, _count(known.cache_write_tokens) or 0
-    prompt = _count(known.prompt_tokens)
-    output = _output_tokens(known)
+    cached, written = known_count(known.cached_tokens) or 0, known_count(known.cache_write_tokens) or 0
+    prompt = known_count(known.prompt_tokens)
     made: dict[str, Any] = {
         "input_tokens": max(0, (prompt_tokens if prompt is None else prompt) - cached - written),
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": cached,
-        "output_tokens": -(-chars // CHARS_PER_TOKEN) if output is None else output,
+        "output_tokens": output_tokens(known, chars),
     }
-    if (thought := _count(known.reasoning_tokens)) is not None:
+    if (thought := known_count(known.reasoning_tokens)) is not None:
         made["output_tokens_details"] = {"thinking_tokens": min(thought, made["output_tokens"])}
-    if searches := _count(known.searches):
+    if searches := known_count(known.searches):
         made["server_tool_use"] = {"web_search_requests": searches, "web_fetch_requests": 0}
     return made
 
@@ -52,7 +49,7 @@ def whole_usage(usage: Usage | None, made: Mapping[str, Any]) -> dict[str, Any]:
     """Return the counts of a whole answer: they also say how long a cache keeps what it has written, and the tier."""
     known = usage or Usage()
     terms, tier = {}, _SERVICE_TIERS.get(known.service_tier or "")
-    if (hour := _count(known.cache_write_1h_tokens)) is not None:
+    if (hour := known_count(known.cache_write_1h_tokens)) is not None:
         written = made["cache_creation_input_tokens"]
         terms = {
             "ephemeral_5m_input_tokens": max(0, written - hour),
@@ -90,17 +87,3 @@ def make_stop(
     if reason == "refusal":
         made["stop_details"] = {"type": "refusal", "category": None, "explanation": refusal or None}
     return made
-
-
-def _output_tokens(usage: Usage) -> int | None:
-    """Return all tokens of the answer. Where the sum says that reasoning is beside the completion, it is added."""
-    completion, thought = _count(usage.completion_tokens), _count(usage.reasoning_tokens)
-    prompt, total = _count(usage.prompt_tokens), _count(usage.total_tokens)
-    if completion is None or not thought or prompt is None or total is None:
-        return completion
-    return completion + thought if prompt + completion + thought == total else completion
-
-
-def _count(count: int | None) -> int | None:
-    """Return a count, None where there is none or a number that is none."""
-    return None if count is None or count < 0 else count

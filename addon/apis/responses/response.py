@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from addon.apis.answer_counts import known_count, output_tokens
 from addon.apis.writer import WriterContext
 from addon.text.json_encode import encode_json
 from policies.large_text import LargeText
@@ -42,7 +43,6 @@ _REASONING: Final = MappingProxyType({"effort": None, "summary": None})
 _TEXT: Final = MappingProxyType({"format": {"type": "text"}, "verbosity": "medium"})
 _SCHEMA: Final = MappingProxyType({"description": None, "strict": False})
 _SERVICE_TIERS: Final = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
-_CHARS_PER_TOKEN: Final = 4
 
 
 class ResponseForm:
@@ -86,22 +86,17 @@ def make_usage(usage: Usage | None, context: WriterContext, text_chars: int) -> 
     A count that the provider did not report is estimated: ``text_chars`` is the length of all that was sent.
     """
     known = usage or Usage()
-    given = known.prompt_tokens
-    input_tokens = context.prompt_tokens if given is None else given
-    output_tokens = known.completion_tokens
-    if output_tokens is None:
-        output_tokens = -(-text_chars // _CHARS_PER_TOKEN)
-    elif given is not None and known.total_tokens is not None:
-        output_tokens = max(output_tokens, known.total_tokens - given)  # xAI counts reasoning only there.
+    prompt, output = known_count(known.prompt_tokens), output_tokens(known, text_chars)
+    input_tokens = context.prompt_tokens if prompt is None else prompt
     return {
         "input_tokens": input_tokens,
         "input_tokens_details": {
-            "cache_write_tokens": known.cache_write_tokens or 0,
-            "cached_tokens": known.cached_tokens or 0,
+            "cache_write_tokens": known_count(known.cache_write_tokens) or 0,
+            "cached_tokens": known_count(known.cached_tokens) or 0,
         },
-        "output_tokens": output_tokens,
-        "output_tokens_details": {"reasoning_tokens": known.reasoning_tokens or 0},
-        "total_tokens": input_tokens + output_tokens,
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": known_count(known.reasoning_tokens) or 0},
+        "total_tokens": input_tokens + output,
     }
 
 

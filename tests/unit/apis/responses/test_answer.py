@@ -287,6 +287,7 @@ def test_of_a_text_that_was_not_decoded_the_beginning_is_repeated():
         (Usage(7, 5, 20, reasoning_tokens=8), (7, 0, 13, 8)),  # xAI counts reasoning beside the completion.
         (None, (11, 0, 1, 0)),  # the estimates
         (Usage(prompt_tokens=7), (7, 0, 1, 0)),
+        (Usage(-1, -1, -1, -1, -1, -1), (11, 0, 1, 0)),
     ],
 )
 def test_usage_has_all_counts(usage: Usage | None, counts: tuple[int, int, int, int]):
