@@ -84,10 +84,14 @@ class ReaderWrapper:
     """
 
     inner: AnswerReader
+
+    def _set_failure(self, failure: ErrorAnswer | None) -> None:
+        self.inner.failure = failure
+
     usage = property(attrgetter("inner.usage"))
     finish_reason = property(attrgetter("inner.finish_reason"))
     relayed_text_chars = property(attrgetter("inner.relayed_text_chars"))
-    failure = property(attrgetter("inner.failure"))
+    failure = property(attrgetter("inner.failure"), _set_failure)
     has_finished = property(attrgetter("inner.has_finished"))
     is_done = property(attrgetter("inner.is_done"))
     is_complete = property(attrgetter("inner.is_complete"))
