@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from addon.apis.chat.request import parse_chat_request
+from addon.apis import APIS
 from addon.calls.call_state import Call
 from addon.calls.upstream_request import (
     accept_request,
@@ -21,6 +21,7 @@ from addon.calls.upstream_request import (
     make_hold_request,
 )
 from addon.settings.settings import Settings, load_settings
+from addon.text.http_heads import Headers
 from policies.call_stages import Stage
 from policies.completion_cap import find_completion_cap
 from policies.exchange import Exchange
@@ -69,13 +70,14 @@ def active_models() -> list[Model]:
     return [one for one in shipped_settings().models.values() if one.active and not one.provider.builtin]
 
 
-def build(body: dict[str, Any]) -> Built | Refusal:
-    """Return the request that the gateway would send for a client's body, or why it refuses it."""
+def build(body: dict[str, Any], api: str = "chat") -> Built | Refusal:
+    """Return the request that the gateway would send for a client's body of an API, or why it refuses it."""
     settings = shipped_settings()
     workspace = settings.workspaces["acme"]
     call = Call(Exchange("built", NOW, 0.0, Stage.ADMITTED, workspace, workspace.keys[0]), settings)
+    call.api = APIS[api]
     try:
-        accept_request(call, parse_chat_request(json.dumps(body).encode()))
+        accept_request(call, call.api.parse(json.dumps(body).encode(), Headers([])))
         accept_route(call, find_route(call))
         _, cap_tokens = ask_policies(call)
         cap_tokens = find_completion_cap(cap_tokens, find_window_cap_of(call, cap_tokens))

@@ -3,7 +3,7 @@
 Source: Anthropic, API reference, "Create a Message"; docs/apis-messages.md has a row for each field.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from addon.apis.chat.schema import METADATA, is_metadata
 from addon.apis.chat_body import ChatBody, Losses
 from addon.apis.messages.tools import make_tools
 from addon.apis.messages.turns import make_messages, make_system
+from addon.apis.strict_schema import is_strict
 
 ADAPTIVE_EFFORT: Final = "medium"
 """The effort of thinking that is on without one: what models that reason take by default."""
@@ -83,26 +84,6 @@ def _output(body: Mapping[str, Any], losses: Losses) -> dict[str, Any]:
     schema = wanted["schema"]
     described = {"name": FORMAT_NAME, "schema": schema, "strict": is_strict(schema)}
     return {"response_format": {"type": "json_schema", "json_schema": described}}
-
-
-def is_strict(schema: object) -> bool:
-    """Return whether OpenAI can enforce a schema: each object names all its members, and requires them.
-
-    It refuses other schemas with ``strict``. Source: OpenAI, "Structured model outputs", "Supported schemas".
-    """
-    waiting: list[object] = [schema]
-    for node in waiting:
-        if isinstance(node, Mapping):
-            if isinstance(named := node.get("properties"), Mapping) or node.get("type") == "object":
-                required = node.get("required")
-                names = set(named) if isinstance(named, Mapping) else set()
-                has_all = isinstance(required, Sequence) and names.issubset(map(str, required))
-                if node.get("additionalProperties") is not False or (names and not has_all):
-                    return False
-            waiting += node.values()
-        elif isinstance(node, list):
-            waiting += node
-    return True
 
 
 def _effort(body: Mapping[str, Any], losses: Losses) -> str | None:

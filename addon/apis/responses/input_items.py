@@ -5,6 +5,7 @@ left out and named: no other provider can go on from it. Source: OpenAI, "Create
 calling"; recorded requests.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -146,10 +147,21 @@ def _is_clients(item: Item) -> bool:
 def _call(item: Item) -> dict[str, Any]:
     kind = item["type"]
     if kind == "function_call":
-        name, arguments = chat_name(item["name"], item.get("namespace")), item["arguments"]
+        name, arguments = chat_name(item["name"], item.get("namespace")), _arguments(item["arguments"])
     elif kind == "custom_tool_call":
         name, arguments = chat_name(item["name"], item.get("namespace")), custom_arguments(item["input"])
     else:
         name, arguments = kind.removesuffix("_call"), client_call_arguments(item)
     call_id = item.get("call_id") or item.get("id") or ""
     return {"id": str(call_id), "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _arguments(text: str) -> str:
+    """Return arguments as JSON. OpenAI takes them from clients that encoded them twice."""
+    if type(text) is not str or not text.startswith('"'):
+        return text
+    try:
+        inner = json.loads(text)
+    except ValueError:
+        return text
+    return inner if isinstance(inner, str) and inner.startswith("{") else text

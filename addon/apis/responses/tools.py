@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from addon.apis.chat_body import Losses
 from addon.apis.responses.custom_tools import CLIENT_TOOLS, INPUT, chat_name, find_client_tool, given_tools
+from addon.apis.strict_schema import is_strict
 
 type Function = dict[str, Any]
 
@@ -26,6 +27,10 @@ def make_tools(body: Mapping[str, Any], losses: Losses) -> dict[str, Any]:
         if function is None:
             losses.drop(f"tools.{tool.get('type')}")
         elif function["name"] not in made:
+            if function.get("strict") and not is_strict(function.get("parameters", {})):
+                # OpenAI completes the schema then, but only of this API. Elsewhere it refuses the tool.
+                del function["strict"]
+                losses.drop("tools.strict")
             made[function["name"]] = {"type": "function", "function": function}
             for name in tool.keys() - _CARRIED:
                 if tool[name] is not None and tool.get("type") in ("function", "custom"):

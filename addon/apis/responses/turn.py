@@ -48,14 +48,14 @@ class AssistantTurn:
             self._losses.drop("input.reasoning")
 
     def message(self) -> dict[str, Any] | None:
-        """Return the chat message, None where there is neither content nor a call."""
-        if self.content is None and not self._calls:
+        """Return the chat message, None where there is neither content nor a call: many vendors refuse such a one."""
+        if not self.content and not self._calls:
             if any(self._details) or any(self._texts):
                 self._losses.drop("input.reasoning")
             return None
         made: dict[str, Any] = {
             "role": "assistant",
-            "content": self.content or ("" if not self._calls else None),
+            "content": self.content or None,
         }
         if self._calls:
             made["tool_calls"] = self._calls

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rig.messages_requests import HELLO, TOOL, WEATHER, ask, result, talk, tool_use, translate
 
-from addon.apis.messages.request import is_strict
+from addon.apis.strict_schema import is_strict
 
 STRICT = {
     "type": "object",

@@ -99,6 +99,7 @@ def test_fields(given: dict[str, Any], chat: dict[str, Any]) -> None:
             ["tools.web_search", "tools.tool_search"],
         ),
         ({"tools": [FUNCTION | {"defer_loading": True}]}, ["tools.defer_loading"]),
+        ({"tools": [FUNCTION | {"strict": True}]}, ["tools.strict"]),
     ],
 )
 def test_what_chat_has_no_word_for_is_named(given: dict[str, Any], named: list[str]) -> None:
@@ -173,6 +174,23 @@ def test_an_answer_after_calls_is_another_message() -> None:
     answer = {"role": "assistant", "content": "Done."}
     roles = [one["role"] for one in messages_of(USER, CALL, OUTPUT, answer, answer, USER)]
     assert roles == ["user", "assistant", "tool", "assistant", "assistant", "user"]
+
+
+def test_an_empty_answer_is_no_message() -> None:
+    empty = {"role": "assistant", "content": [{"type": "output_text", "text": ""}]}
+    reasoning = {"type": "reasoning", "summary": [], "encrypted_content": seal([SIGNED])}
+    made = translate([USER, reasoning, empty, USER])
+    assert made.body["messages"] == [USER, USER]
+    assert made.untranslated == ("input.reasoning",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [('"{\\"a\\": 1}"', '{"a": 1}'), ('"text"', '"text"'), ('"', '"'), ("", "")],
+)
+def test_arguments_that_were_encoded_twice(arguments: str, sent: str) -> None:
+    message = messages_of(USER, CALL | {"arguments": arguments}, OUTPUT)[1]
+    assert message["tool_calls"][0]["function"]["arguments"] == sent
 
 
 def test_reasoning_of_several_items_has_one_row_of_indexes() -> None:

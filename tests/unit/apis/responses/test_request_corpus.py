@@ -1,10 +1,15 @@
 """Every recorded request is valid and becomes a valid chat body, or is refused for a reason."""
 
+import json
+import re
 from typing import Any
 
 import pytest
+from rig.built_requests import build, shipped_settings
 from rig.corpus import needs_corpus
 from rig.responses_requests import client_requests, corpus_requests, needs_agents, wants_state
+from rig.vendors import find_vendor
+from rig.vendors.rules import refusal
 
 from addon.apis.chat.schema import validate as validate_chat
 from addon.apis.responses.request import to_chat
@@ -42,6 +47,35 @@ def test_requests_of_the_corpus() -> None:
         counts["taken"] += 1
         translate(name, request)
     assert counts["taken"] > 700 and counts["stateful"] > 20, counts
+
+
+MODELS = ("claude-opus-5-5", "gemini-3.8-flash", "gpt-5.1")
+REFUSED = re.compile(
+    r"file_id: The model takes only a picture that is sent|A file must be a PDF|can read what was compacted"
+    r"|tool_choice: (?:The model has no tool|claude-opus-5-5 does not take)|reasoning.effort: must be one of"
+    # What chat clients are refused, too: who speaks first, or last.
+    r"|does not support assistant message prefill|ending with a model turn|function call turn comes immediately"
+)
+"""What other vendors' models can't do."""
+
+
+@needs_corpus
+@pytest.mark.parametrize("model", MODELS)
+def test_requests_of_the_corpus_suit_strict_vendors(model: str) -> None:
+    count = 0
+    for name, request, status in corpus_requests():
+        if status != 200 or find_refusal(request):
+            continue
+        built = build(request | {"model": model}, "responses")
+        if isinstance(built, Refusal):
+            assert REFUSED.search(built.message), f"{name}: {built.message}"
+            continue
+        vendor = find_vendor(shipped_settings().models[model].provider.name, built.path)
+        if refused := refusal(vendor, f"/v1{built.path}", built.content):
+            assert REFUSED.search(json.dumps(refused[1])), f"{name}: {refused}"
+            continue
+        count += 1
+    assert count > 600
 
 
 @needs_agents
