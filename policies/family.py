@@ -4,7 +4,7 @@ Messages, tools and the cap go upstream whatever a family says, and money is hel
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
@@ -16,6 +16,7 @@ ResponseFormatForm = Literal["text", "json_object", "json_schema", "with_tools"]
 ResponseFormatSent = Literal["json_object", "in_prompt", "dropped", "refused"]
 ThinkingType = Literal["enabled", "adaptive", "disabled"]
 StrictTools = Literal["any", "all", "none"]
+ReasoningSummary = Literal["auto", "concise", "detailed", "none"]
 
 EFFORT: Final = "reasoning_effort"
 CAP_FIELDS: Final[tuple[CapField, ...]] = get_args(CapField)
@@ -87,6 +88,8 @@ class Family:
     | ``refused_values`` | values that are refused by name, by the dotted path of their place |
     | ``strict_tools`` | which tools may be ``strict``: any of them, only all of them together, or none |
     | ``tool_schema_keys`` | the keys that the top of a tool's schema may have; all where it is empty |
+    | ``default_effort`` | the reasoning effort of a call that names none; None: its models reason |
+    | ``reasoning_summary`` | the summary that is asked for in the dialect ``responses`` |
 
     Fields of a message:
 
@@ -113,6 +116,9 @@ class Family:
     | ``reasoning_beside_completion`` | ``completion_tokens`` does not include reasoning |
     | ``uncapped_completion_tokens`` | tokens that a choice may have beyond its cap |
     | ``reasons_unseen``, ``tokens_per_s`` | it may reason without showing it, so many tokens a second (0: unknown) |
+
+    ``responses_only``: its models have no chat completions. ``responses_rules`` replace the rules of these names for
+    calls that go to the Responses API; ``base`` is set for what they make (see ``over_responses``).
     """
 
     name: str
@@ -154,11 +160,29 @@ class Family:
     refused_values: Mapping[str, tuple[str, ...]] = _NO_ENTRIES
     strict_tools: StrictTools = "any"
     tool_schema_keys: tuple[str, ...] = ()
+    default_effort: str | None = None
+    reasoning_summary: ReasoningSummary = "auto"
+    responses_only: bool = False
+    responses_rules: Mapping[str, Any] = _NO_ENTRIES
+    base: "Family | None" = None
     cached_tokens_at: tuple[str, ...] = ()
     reasoning_tokens_at: tuple[str, ...] = ()
     estimator: Estimator = Estimator()
 
     # What follows from these rules, made when it is first needed.
+
+    @cached_property
+    def over_responses(self) -> "Family":
+        """The family of calls that go to the Responses API: its own rules there, over what holds for the API."""
+        if self.base is not None:
+            return self
+        rules = {
+            **RESPONSES_RULES,
+            "message_extra": self.message_extra | {"reasoning_details"},
+            "uncapped_completion_tokens": max(self.uncapped_completion_tokens, MIN_OUTPUT_TOKENS - 1),
+            **self.responses_rules,
+        }
+        return replace(self, base=self, **rules)
 
     @cached_property
     def changed_fields(self) -> frozenset[str]:
@@ -198,6 +222,15 @@ class Family:
         late = set() if self.late_system_role in (None, "system") else {"system"}
         return frozenset({role for role in self.known_roles if self.roles.get(role, role) == role} - late)
 
+
+MIN_OUTPUT_TOKENS: Final = 16
+"""The lowest cap of the Responses API. Source: its recorded 400 ``integer_below_min_value``."""
+
+RESPONSES_RULES: Final[Mapping[str, Any]] = MappingProxyType(
+    {"implies": _NO_ENTRIES, "n_limit": 1, "reasoning_beside_completion": False}
+)
+"""What holds for each family in the Responses API: tools and reasoning go together, an answer has one choice, and
+``output_tokens`` has all tokens. Source: OpenAI, "Migrate to the Responses API"; recordings of xAI."""
 
 CUSTOM_FAMILY: Final = Family("custom")
 """The family of models outside the catalog, unless their provider has another: the contract without changes."""

@@ -37,4 +37,8 @@ def name_family_rule(family: Family, key: str, entry: str | None = None) -> str:
     if getattr(family, key) == getattr(_DEFAULTS, key):
         return f"families.toml, default of {key}"
     name = family.name if _BARE_KEY.fullmatch(family.name) else f'"{family.name}"'
+    if family.base is not None and getattr(family, key) != getattr(family.base, key):
+        if key not in family.responses_rules:
+            return f"families.toml, default of responses.{key}"
+        name = f"{name}.responses"
     return f"families.toml [{name}] {key if entry is None else f'{key}.{entry}'}"

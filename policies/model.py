@@ -32,6 +32,9 @@ HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 _NO_ALIASES: Final = Aliases()
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
 
+RESPONSES: Final = "responses"
+"""The dialect of the Responses API, which some providers of the dialect ``openai`` speak, too."""
+
 MAX_DEPLOYMENTS: Final = 15
 """How many further places may serve a model."""
 
@@ -51,6 +54,8 @@ class Model:
     ``max_searches`` is how many searches of one call its provider may charge for. ``hosted_tools`` are those of the
     provider's tools that may run; where there are any, nothing else searches.
     ``wholesale`` and ``retail`` hold where none of ``timed`` does. ``aliases`` are further names of the row.
+    ``dialect`` is the wire shape of its calls: that of the provider, or ``"responses"`` where its family has no other.
+    ``prefers_responses``: calls with tools and reasoning go to the provider's Responses API (see ``dialect_choice``).
     """
 
     slug: str
@@ -75,12 +80,24 @@ class Model:
     has_siblings: bool = False
     quota: PlaceQuota | None = None
     aliases: tuple[str, ...] = field(default=(), repr=False)
+    dialect: str = ""
+    prefers_responses: bool = False
     price_set: PriceSet = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.family.responses_only:
+            object.__setattr__(self, "family", self.family.over_responses)
+        if not self.dialect:
+            own = RESPONSES if self.family.responses_only else self.provider.dialect
+            object.__setattr__(self, "dialect", own)
         beside = self.family.reasoning_beside_completion
         price_set = PriceSet(self.wholesale, self.retail, self.markup_percent, self.cost, beside)
         object.__setattr__(self, "price_set", price_set)
+
+    @property
+    def over_responses(self) -> "Model":
+        """Return the same place as its calls to the Responses API see it."""
+        return replace(self, dialect=RESPONSES, family=self.family.over_responses, prefers_responses=False)
 
     @property
     def places(self) -> tuple["Model", ...]:

@@ -32,6 +32,7 @@ class Provider:
     | ``auth`` | how a key is sent; ``"none"``: no key; ``"google_service_account"``: the key is its JSON |
     | ``aws_region``, ``aws_service`` | what ``"aws_sigv4"`` signs for; its key is ``ID:SECRET[:TOKEN]`` |
     | ``chat_path`` | follows ``base_url`` in the openai dialect, with ``{model}`` for the upstream model id |
+    | ``responses_path`` | the same for its Responses API |
     | ``headers`` | sent with each call, names in lower case; they are no secrets |
     | ``custom_family`` | the family of its models outside the catalog |
     | ``skipped_keys`` | places in the operator's list whose key is not set, or is the same as an earlier one |
@@ -50,6 +51,7 @@ class Provider:
     aws_region: str = ""
     aws_service: str = ""
     chat_path: str = "/chat/completions"
+    responses_path: str = "/responses"
     headers: Mapping[str, str] = _NO_ENTRIES
     custom_family: Family = CUSTOM_FAMILY
     skipped_keys: frozenset[int] = frozenset()

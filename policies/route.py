@@ -57,6 +57,11 @@ class Target:
             made = self.kept[name] = replace(self, secret=secret, platform_key=number)
         return made
 
+    @cached_property
+    def over_responses(self) -> "Target":
+        """The target of calls that go to the Responses API of the same place."""
+        return replace(self, model=self.model.over_responses)
+
     def at(self, moment: datetime) -> "Target":
         """Return the target with the prices that hold at ``moment``: the same one as long as they do."""
         if not self.model.timed:

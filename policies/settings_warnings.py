@@ -163,7 +163,7 @@ def _find_repeated_path(provider: Provider) -> str | None:
     paths: tuple[str, ...] = _ADDED_PATHS.get(provider.dialect, ())
     if provider.dialect == "openai":
         own = provider.chat_path.partition("?")[0]
-        paths = () if own == "/" else (own, _CHAT_PATH)
+        paths = () if own == "/" else (own, _CHAT_PATH, provider.responses_path.partition("?")[0])
     return next((path for path in paths if provider.base_url.endswith(path)), None)
 
 

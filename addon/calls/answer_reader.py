@@ -69,7 +69,7 @@ def _reader_of(call: Call, attempt: UpstreamAttempt, status: int, context: Answe
 def _chat_reader(
     call: Call, attempt: UpstreamAttempt, context: AnswerContext, max_bytes: int
 ) -> AnswerReader:
-    dialect = DIALECTS[attempt.target.model.provider.dialect]
+    dialect = DIALECTS[attempt.target.model.dialect]
     if call.exchange.stream:
         return dialect.stream(context)
     if attempt.streams:

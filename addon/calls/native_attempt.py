@@ -22,7 +22,7 @@ from policies.spend import Hold
 def find_native_dialect(call: Call, model: Model) -> NativeDialect | None:
     """Return the dialect that speaks the API of a call at the place of ``model``, None where it goes through chat."""
     name = call.api.NATIVE_DIALECT
-    return NATIVE_DIALECTS[name] if name is not None and name == model.provider.dialect else None
+    return NATIVE_DIALECTS[name] if name is not None and name == model.dialect else None
 
 
 def find_hosted_tools(call: Call, model: Model) -> frozenset[str]:

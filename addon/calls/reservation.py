@@ -20,7 +20,7 @@ from addon.calls.upstream_request import (
     find_window_cap_of,
     make_attempt,
     make_hold_request,
-    price_next_attempt,
+    prepare_next_target,
 )
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.store.protocol import HoldRequest, StoreUnavailable
@@ -198,7 +198,7 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     """
     if call.quota_use is not None or call.exchange.next_target.model.quota is not None:
         begin_quota_use(call, deps.platform_keys.quotas)
-    price_next_attempt(call, deps.clock.now())
+    prepare_next_target(call, deps.clock.now())
     # The row of an interrupted call has the number of its key.
     key_target = deps.platform_keys.choose(call.exchange.next_target, call.find_affinity)
     call.exchange = call.exchange.with_next_target(key_target)

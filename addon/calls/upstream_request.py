@@ -25,6 +25,7 @@ from addon.upstream.place_speeds import PlaceSpeeds
 from policies.budgets import budget_limits, check_required
 from policies.call_stages import Stage
 from policies.completion_cap import find_completion_cap, find_window_cap
+from policies.dialect_choice import choose_dialect
 from policies.field_change import FieldChange
 from policies.field_rules import count_choices
 from policies.key_models import restrict_route
@@ -108,11 +109,17 @@ def _check_custom_name(slug: str, call: Call) -> None:
         )
 
 
-def price_next_attempt(call: Call, now: datetime) -> None:
-    """Give the next attempt of a call the prices that hold ``now``. Its money is held and charged at these."""
+def prepare_next_target(call: Call, now: datetime) -> None:
+    """Give the next attempt of a call the prices that hold ``now``, and the dialect that its fields need.
+
+    Its money is held and charged at these prices.
+    """
     target = call.exchange.next_target
-    if (priced := target.at(now)) is not target:
-        call.exchange = call.exchange.with_next_target(priced)
+    prepared = target.at(now)
+    if (model := prepared.model).prefers_responses:
+        prepared = choose_dialect(prepared, call.chat.sendable(model.family), call.api.NATIVE_DIALECT)
+    if prepared is not target:
+        call.exchange = call.exchange.with_next_target(prepared)
 
 
 def ask_policies(call: Call) -> tuple[int | None, int | None]:
@@ -252,7 +259,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     sendable = chat.sendable_to(model)
     try:
         sanitized = _with_service_tier(sanitize(sendable, model, cap, chat.stream), chat, target)
-        request = DIALECTS[model.provider.dialect].request(target, sanitized.body)
+        request = DIALECTS[model.dialect].request(target, sanitized.body)
     except Refusal as refusal:
         if chat.native is None:
             raise

@@ -15,6 +15,7 @@ from addon.dialects.bedrock import dialect as bedrock
 from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.native_request import NativeDialect
+from addon.dialects.responses import dialect as responses
 from policies.route import Target
 
 
@@ -39,6 +40,7 @@ DIALECTS: dict[str, Dialect] = {
     "anthropic": anthropic,
     "gemini": gemini,
     "bedrock": bedrock,
+    "responses": responses,
 }
 
 NATIVE_DIALECTS: dict[str, NativeDialect] = {"anthropic": native_anthropic}

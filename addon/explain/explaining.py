@@ -28,7 +28,7 @@ from addon.calls.upstream_request import (
     find_window_cap_of,
     make_attempt,
     make_hold_request,
-    price_next_attempt,
+    prepare_next_target,
 )
 from addon.explain.explanation import Caps, ExplainedAttempt, Explanation, Refused, Step
 from addon.explain.fields import explained_fields
@@ -41,6 +41,7 @@ from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, r
 from addon.text.http_heads import Headers, RequestHead
 from addon.text.json_decode import decode_object
 from policies.completion_cap import find_completion_cap
+from policies.dialect_choice import explain_dialect
 from policies.fallback import find_refusal_after_failure
 from policies.limits import Limit, rpm_of
 from policies.refusal import Refusal
@@ -139,7 +140,8 @@ def _explain_route(
                 first, following, now
             )
     for one in explanation.attempts:
-        one.reasons = tuple(find_reasons(call, one.target, states.circuits))
+        dialect = explain_dialect(one.target.model)
+        one.reasons = (*find_reasons(call, one.target, states.circuits), *([dialect] if dialect else ()))
     tried = [one.target for one in explanation.attempts]
     explanation.left_out = () if first.refused else tuple(find_left_out(call, tried))
 
@@ -153,7 +155,7 @@ def _admit(call: Call, content: bytes) -> None:
 
 
 def _explain_attempt(call: Call, given: Mapping[str, Any], budgets: _Budgets) -> ExplainedAttempt:
-    price_next_attempt(call, call.exchange.created_at)
+    prepare_next_target(call, call.exchange.created_at)
     target = call.exchange.next_target
     explained = ExplainedAttempt(target, Caps(catalog=target.model.max_completion_tokens))
     try:

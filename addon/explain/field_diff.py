@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from addon.dialects import DIALECTS
+from policies.dialect_choice import name_dialect_rule
 from policies.family import CAP_FIELDS
 from policies.field_change import Action, FieldChange
 from policies.route import Target
@@ -60,7 +61,7 @@ def _variants(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _sent(target: Target, body: Mapping[str, Any]) -> _Flat:
-    request = DIALECTS[target.model.provider.dialect].request(target, dict(body))
+    request = DIALECTS[target.model.dialect].request(target, dict(body))
     return {_URL: request.url} | dict(_flat(json.loads(request.content)))
 
 
@@ -107,6 +108,5 @@ def _names(paths: Iterable[str]) -> str:
 
 
 def _change_by_dialect(name: str, action: Action, does: str, target: Target) -> FieldChange:
-    provider = target.model.provider
-    reason = f"the dialect {provider.dialect} {does}"
-    return FieldChange(name, action, reason, f"providers.toml [{provider.name}] dialect")
+    reason = f"the dialect {target.model.dialect} {does}"
+    return FieldChange(name, action, reason, name_dialect_rule(target.model))

@@ -53,6 +53,7 @@ def _make_attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
         "fallback": target.is_fallback,
         "reasons": list(explained.reasons),
         "on_failure": [one._asdict() for one in explained.following],
+        "dialect": target.model.dialect,
         "built_in": target.model.provider.builtin,
         "url": explained.url,
         "caps": {**asdict(explained.caps), "won": explained.caps.won},

@@ -176,11 +176,12 @@ class CatalogBuilder:
         markup_percent = self._conf.billing.markup_percent
         wholesale = make_prices(table)
         provider = self._find_provider(table, file, slug)
+        family = self._find_family(table.family, file, slug)
         model = Model(
             slug=slug,
             provider=provider,
             upstream_model_id=table.upstream_model_id,
-            family=self._find_family(table.family, file, slug),
+            family=family,
             wholesale=wholesale,
             retail=compute_retail_prices(wholesale, markup_percent),
             max_completion_tokens=table.max_completion_tokens,
@@ -198,6 +199,7 @@ class CatalogBuilder:
             has_siblings=bool(table.deployments),
             quota=self._quotas.get(_place_of(table)),
             aliases=self._aliases[slug],
+            prefers_responses=_prefers_responses(table, provider, family, file, slug),
         )
         deployments = [self._make_deployment(model, table, at, file) for at in range(len(table.deployments))]
         return replace(model, deployments=tuple([one for one in deployments if one is not None]))
@@ -208,9 +210,8 @@ class CatalogBuilder:
         provider = self._find_provider(deployment, file, *path)
         if provider.builtin and not self.sandbox_enabled:
             return None
+        family = self._find_family(deployment.family or table.family, file, *path)
         changes: dict[str, Any] = {}
-        if deployment.family is not None:
-            changes["family"] = self._find_family(deployment.family, file, *path)
         if deployment.has_own_prices:
             wholesale = make_prices(deployment, table.stated)
             changes |= {"wholesale": wholesale, "timed": reprice(model.timed, wholesale)}
@@ -218,6 +219,9 @@ class CatalogBuilder:
             model,
             provider=provider,
             upstream_model_id=deployment.upstream_model_id,
+            family=family,
+            dialect="",
+            prefers_responses=_prefers_responses(deployment, provider, family, file, *path),
             max_completion_tokens=deployment.max_completion_tokens or model.max_completion_tokens,
             context_window=deployment.context_window or model.context_window,
             weight=deployment.weight,
@@ -238,6 +242,23 @@ class CatalogBuilder:
 
     def _find_family(self, name: str, file: Path, *path: str | int) -> Family:
         return self.families[check_known(name, self.families, file, *path, "family")]
+
+
+def _prefers_responses(
+    table: PlaceTable | DeploymentTable, provider: Provider, family: Family, file: Path, *path: str | int
+) -> bool:
+    """Return whether calls of a place may go to the Responses API of its provider.
+
+    Raises ``SettingsError`` where the place needs it and its provider has none.
+    """
+    if (table.dialect or family.responses_only) and provider.dialect != "openai":
+        key = "dialect" if table.dialect else "family"
+        reason = (
+            "needs the dialect responses, which only a provider of the dialect openai has;"
+            f" {provider.name} speaks {provider.dialect}"
+        )
+        raise SettingsError(file, join_key_path(*path, key), reason)
+    return table.dialect is not None and not family.responses_only
 
 
 def _place_of(table: PlaceTable | DeploymentTable) -> _Place:
@@ -272,11 +293,18 @@ def _add_line(error: SettingsError, text: str) -> SettingsError:
 
 def _make_family(name: str, table: FamilyTable, file: Path) -> Family:
     fields = {key: getattr(table, key) for key in type(table).model_fields}
-    fields = {key: MappingProxyType(v) if isinstance(v, dict) else v for key, v in fields.items()}
+    fields["responses_rules"] = _frozen(fields.pop("responses").stated)
     fields["estimator"] = Estimator(**table.estimator.model_dump())
-    family = Family(name, **fields)
+    family = Family(name, **_frozen(fields))
     try:
         check_family(family)
+        check_family(family.over_responses)
     except ValueError as error:
         raise SettingsError(file, join_key_path(name), str(error)) from None
     return family
+
+
+def _frozen(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: MappingProxyType(value) if isinstance(value, dict) else value for key, value in fields.items()
+    }

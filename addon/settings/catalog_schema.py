@@ -39,6 +39,7 @@ from addon.text.aws_signature import find_region
 from policies.family import (
     CapField,
     Estimator,
+    ReasoningSummary,
     ResponseFormatForm,
     ResponseFormatSent,
     StrictTools,
@@ -80,6 +81,7 @@ class ProviderTable(Table):
     aws_region: AwsName | None = None
     aws_service: AwsName = "bedrock"
     chat_path: ChatPath = "/chat/completions"
+    responses_path: ChatPath = "/responses"
     headers: dict[HeaderName, HeaderValue] = {}
     custom_family: str | None = None
     service_tier: AnyServiceTierName | None = None
@@ -110,8 +112,9 @@ class ProviderTable(Table):
                 raise table_error('must be absent with auth = "none"', key)
         if self.auth != "none" and not self.builtin and not self.keys_by_path:
             raise table_error("is required", "platform_key")
-        if self.dialect != "openai" and "chat_path" in self.model_fields_set:
-            raise table_error("is only for the dialect openai", "chat_path")
+        for key in ("chat_path", "responses_path"):
+            if self.dialect != "openai" and key in self.model_fields_set:
+                raise table_error("is only for the dialect openai", key)
         if self.custom_family is not None and (self.auth == "none" or self.builtin):
             raise table_error("is only for providers that take customers' keys", "custom_family")
         return self
@@ -152,6 +155,23 @@ class EstimatorTable(Table):
     tools_tokens: Tokens = _DEFAULT.tools_tokens
     tokens_per_image: Tokens = _DEFAULT.tokens_per_image
     completion_chars_per_token: Ratio = _DEFAULT.completion_chars_per_token
+
+
+class ResponsesTable(Table):
+    """``[FAMILY.responses]``: what replaces the family's own rules for calls that go to the Responses API."""
+
+    drops: Words | None = None
+    extra: Words | None = None
+    conflicts: dict[Text, Words] | None = None
+    implies: dict[Text, dict[Text, Any]] | None = None
+    values: dict[Text, dict[Text, Text]] | None = None
+    message_extra: Words | None = None
+    reasoning_summary: ReasoningSummary | None = None
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The rules that it states."""
+        return {key: getattr(self, key) for key in self.model_fields_set}
 
 
 class FamilyTable(Table):
@@ -195,9 +215,12 @@ class FamilyTable(Table):
     refused_values: dict[DottedPath, Listed[Text]] = {}
     strict_tools: StrictTools = "any"
     tool_schema_keys: Listed[Text] = ()
+    default_effort: Text | None = None
+    responses_only: bool = False
     cached_tokens_at: Listed[DottedPath] = ()
     reasoning_tokens_at: Listed[DottedPath] = ()
     estimator: EstimatorTable = EstimatorTable()
+    responses: ResponsesTable = ResponsesTable()
 
 
 class DeploymentTable(QuotaTable, ServedPricesTable):
@@ -206,6 +229,7 @@ class DeploymentTable(QuotaTable, ServedPricesTable):
     provider: str
     upstream_model_id: Text
     family: str | None = None
+    dialect: Literal["responses"] | None = None
     weight: Weight = 1
     max_completion_tokens: Count | None = None
     context_window: Count | None = None
@@ -222,6 +246,7 @@ class PlaceTable(Table):
     provider: str
     upstream_model_id: Text
     family: str
+    dialect: Literal["responses"] | None = None
 
 
 class ModelTable(QuotaTable, TimedPricesTable, PlaceTable):

@@ -30,6 +30,7 @@ OWN_MODULES: Final = frozenset(
             "budgets",
             "circuit_breaker",
             "completion_cap",
+            "dialect_choice",
             "estimate",
             "exchange",
             "fallback",

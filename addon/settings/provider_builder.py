@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from addon.settings.catalog_schema import ProviderTable
-from addon.settings.errors import join_key_path
+from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.gateway_secrets import SecretUse
 from addon.settings.secrets import Secrets
 from addon.settings.validation import check_known
@@ -71,6 +71,7 @@ class ProviderBuilder:
             aws_region=(table.region or "") if auth == "aws_sigv4" else "",
             aws_service=table.aws_service,
             chat_path=table.chat_path,
+            responses_path=table.responses_path,
             headers=MappingProxyType(table.headers),
             custom_family=self._find_custom_family(table, file, name),
             skipped_keys=skipped,
@@ -105,7 +106,12 @@ class ProviderBuilder:
         family = table.custom_family
         if family is None:
             return CUSTOM_FAMILY
-        return self._families[check_known(family, self._families, file, name, "custom_family", kind="family")]
+        found = self._families[
+            check_known(family, self._families, file, name, "custom_family", kind="family")
+        ]
+        if found.responses_only and table.dialect != "openai":
+            raise SettingsError(file, join_key_path(name, "custom_family"), "is only for the dialect openai")
+        return found
 
 
 def _or_usual(stated: _Pairs | None, usual: Mapping[str, _Pairs], dialect: str) -> _Pairs:

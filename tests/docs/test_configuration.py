@@ -35,6 +35,7 @@ SECTIONS: dict[str, type[Table]] = {
     "`[PROVIDER]`": catalog_schema.ProviderTable,
     "`[FAMILY]`": catalog_schema.FamilyTable,
     "`[FAMILY.estimator]`": catalog_schema.EstimatorTable,
+    "`[FAMILY.responses]`": catalog_schema.ResponsesTable,
     '`["slug"]`': catalog_schema.ModelTable,
     '`[["slug".tiers]]`': price_schema.TierTable,
     '`[["slug".deployments]]`': catalog_schema.DeploymentTable,

@@ -56,7 +56,7 @@ def test_every_block_says_which_file_it_belongs_to() -> None:
     assert {name: len(tables) for name, tables in blocks().items()} == {
         "providers": 8,
         "families": 1,
-        "models": 9,
+        "models": 10,
     }
 
 
@@ -154,6 +154,7 @@ CALLS = {
         "/openai/deployments/my-gpt-4o/chat/completions?api-version=2024-10-21",
         ("api-key", "fake-azure-0000"),
     ),
+    "gpt-5.5-azure": ("/openai/v1/chat/completions", ("api-key", "fake-azure-0000")),
     "gemini-3.5-flash-vertex": (
         "/v1/projects/PROJECT/locations/global/endpoints/openapi/chat/completions",
         ("authorization", f"Bearer {TOKEN}"),

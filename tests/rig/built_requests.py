@@ -19,6 +19,7 @@ from addon.calls.upstream_request import (
     find_window_cap_of,
     make_attempt,
     make_hold_request,
+    prepare_next_target,
 )
 from addon.settings.settings import Settings, load_settings
 from addon.text.http_heads import Headers
@@ -79,6 +80,7 @@ def build(body: dict[str, Any], api: str = "chat") -> Built | Refusal:
     try:
         accept_request(call, call.api.parse(json.dumps(body).encode(), Headers([])))
         accept_route(call, find_route(call))
+        prepare_next_target(call, NOW)
         _, cap_tokens = ask_policies(call)
         cap_tokens = find_completion_cap(cap_tokens, find_window_cap_of(call, cap_tokens))
         hold = place_hold(make_hold_request(call, cap_tokens).max_cost, (), {})

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from rig import anthropic_answers, fake_bedrock, gemini_answers
+from rig import anthropic_answers, fake_bedrock, gemini_answers, native_responses
 from rig.scripts import Received, Script, chunked, event, ordinary, whole
-from rig.vendors import VENDORS
+from rig.vendors import find_vendor
 from rig.vendors.rules import refusal
 
 GEMINI_SAID = {**gemini_answers.answer({"text": "hello"}), "usageMetadata": gemini_answers.USAGE}
@@ -19,10 +19,13 @@ def base_url(upstream: str, provider: str) -> str:
 def answer(request: Received) -> Script:
     """Answer as the vendor in the path does."""
     provider = request.target.split("/")[2]
-    vendor = VENDORS[provider]
-    if refused := refusal(vendor, request.target, request.body):
+    if refused := refusal(find_vendor(provider, request.target), request.target, request.body):
         status, body = refused
         return whole(body, status)
+    if request.target.endswith("/responses"):
+        body = request.json()
+        said = native_responses.response(native_responses.message("hello"), to=body)
+        return native_responses.script(said, streams=body.get("stream") is True)
     if provider == "ANTHROPIC":
         return _anthropic(request.json())
     if provider == "GOOGLE":

@@ -15,7 +15,7 @@ from policies.model import Model
 from policies.refusal import Refusal
 from rig.built_requests import active_models, build
 from rig.vendor_cases import CASES, Case
-from rig.vendors import VENDORS
+from rig.vendors import VENDORS, find_vendor
 from rig.vendors.rules import find_refusal
 
 Result = Literal["accepted", "refused here", "refused there"]
@@ -44,7 +44,7 @@ def hold(model: Model, case: str, calls: Mapping[str, Case] = CASES) -> Cell:
     made = build({"model": model.slug, **calls[case](vendor.window_of(model.upstream_model_id))})
     if isinstance(made, Refusal):
         return Cell(name, model.slug, case, "refused here", made.message)
-    found = find_refusal(vendor, made.path, json.loads(made.content))
+    found = find_refusal(find_vendor(name, made.path), made.path, json.loads(made.content))
     if found is None:
         return Cell(name, model.slug, case, "accepted")
     return Cell(name, model.slug, case, "refused there", found.message, found.rule.source)

@@ -17,7 +17,7 @@ from rig.vendor_cases import CASES
 CATALOG = ROOT / "catalog_data"
 SLUGS = (
     *(
-        "gpt-5.1",
+        "gpt-5.5",
         "claude-opus-5-5",
         "gemini-3.8-flash",
         "nova-lite",

@@ -112,7 +112,6 @@ def test_minimax_gets_one_system_message() -> None:
             {"messages": [said("user", [{"type": "image_url", "image_url": PIXEL}])]},
             "messages.0.content.0",
         ),
-        ("gpt-6-astra", TOOLS, "tools"),
         ("hermes-4-405b-openrouter", TOOLS, "tools"),
         ("llama-3.3-70b-bedrock", {**TOOLS, "stream": True}, "tools"),
         ("claude-opus-5-5", {"thinking": {"type": "disabled"}}, "thinking.type"),

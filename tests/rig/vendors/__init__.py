@@ -19,6 +19,7 @@ from rig.vendors.openrouter import OPENROUTER
 from rig.vendors.rules import Vendor
 from rig.vendors.together import TOGETHER
 from rig.vendors.xai import XAI
+from rig.vendors.xai_responses import XAI_RESPONSES
 from rig.vendors.zai import ZAI
 
 VENDORS: Mapping[str, Vendor] = {
@@ -42,7 +43,7 @@ VENDORS: Mapping[str, Vendor] = {
 }
 """By the name of the provider in the catalog."""
 
-RESPONSES: Mapping[str, Vendor] = {"OPENAI": OPENAI_RESPONSES}
+RESPONSES: Mapping[str, Vendor] = {"OPENAI": OPENAI_RESPONSES, "XAI": XAI_RESPONSES}
 """The same for those of its calls that go to the Responses API."""
 
 

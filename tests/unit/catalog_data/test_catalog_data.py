@@ -34,7 +34,7 @@ CONTRACT_FIELDS: Mapping[str, Any] = {
 
 # Only the operator knows the models of an own server, or the names of deployments.
 FOR_MODELS_OF_OPERATORS = {
-    *("openai-reasoning", "azure-foundry", "vertex", "huggingface"),
+    *("openai-reasoning", "openai-pro", "azure-foundry", "vertex", "huggingface"),
     *("vllm", "ollama", "llamacpp", "tgi"),
 }
 WITH_MODELS_OF_OPERATORS = {"HUGGINGFACE", "VLLM", "OLLAMA", "LLAMACPP", "TGI"}

@@ -56,9 +56,10 @@ def body_of(family: str, **fields: Any) -> dict[str, Any]:
     return sent(request, shipped_families()[family], dialect_of(family))[0]
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["", "over Responses"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_family_names_only_fields_that_it_can_be_sent(name: str) -> None:
-    family = shipped_families()[name]
+def test_a_family_names_only_fields_that_it_can_be_sent(name: str, there: bool) -> None:
+    family = shipped_families()[name].over_responses if there else shipped_families()[name]
     contract = parse_chat_request(json.dumps(CONTRACT).encode()).fields.keys()
     sendable = (contract | family.extra) - family.drops
     excluded = {field for fields in family.conflicts.values() for field in fields}
@@ -224,7 +225,7 @@ def test_an_invalid_family_does_not_load(table: dict[str, Any], where: str) -> N
 def test_an_empty_family_is_the_documented_default() -> None:
     table = FAMILIES_FILE.validate_python({"plain": {}})["plain"]
     family = Family("plain")
-    for key in type(table).model_fields.keys() - {"estimator"}:
+    for key in type(table).model_fields.keys() - {"estimator", "responses"}:
         assert getattr(table, key) == getattr(family, key), key
 
 

@@ -123,6 +123,7 @@ def test_each_dialect_has_its_own_endpoint() -> None:
         "anthropic": "https://p.example/v1/messages",
         "gemini": "https://p.example/v1/models/m-1:generateContent",
         "bedrock": "https://p.example/v1/model/m-1/converse",
+        "responses": "https://p.example/v1/responses",
     }
     versions = {name: dict(request.headers).get("anthropic-version") for name, request in requests.items()}
     assert versions == {"openai": None, "anthropic": "2023-06-01", "gemini": None, "bedrock": None}

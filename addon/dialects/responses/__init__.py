@@ -1,0 +1,1 @@
+"""OpenAI's Responses API: chat requests become its requests, and its answers become chat answers. Pure."""
