@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+from pydantic import SecretStr
 
 from addon.commands.auditing import CommandRecord
 from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.ledger_archive import report_archive_errors
 from addon.commands.options import conf_option
 from addon.commands.readers import open_ledger
 from addon.edits.recording import ChangeRecord
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
-from addon.store.backends import find_ledger
-from addon.store.money.ledger import LedgerPlace
+from addon.store.backends import find_archived_ledger, find_ledger, find_ledger_url
 from addon.store.money.postgres.recount import repair as repair_in_postgres
 from addon.store.money.reports.calls_by_id import count_wrong_ids, forget_client_ids
 from addon.store.money.sqlite.file import LedgerFile
@@ -38,7 +39,10 @@ def recount(conf_file: Path) -> None:
         if not place.exists():
             click.echo(f"There is no ledger yet in {place.name}: nothing was recorded.")
             return
-        done = _recount_database(conf, place) if conf.ledger.url else _recount_file(conf)
+        # The sums of a month whose calls are removed meanwhile would be counted from those that are left.
+        with report_archive_errors(place.name), find_archived_ledger(conf).alone():
+            url = conf.ledger.url
+            done = _recount_database(conf, find_ledger_url(url, conf)) if url else _recount_file(conf)
     click.echo(f"{done.periods} hours and days were counted again")
     if done.wrong_ids:
         click.echo("the calls are listed again by the ids of their clients while a gateway serves")
@@ -62,14 +66,20 @@ def _recount_file(conf: ProxyConf) -> _Recounted:
     return _Recounted(len(wrong), wrong_ids, archived)
 
 
-def _recount_database(conf: ProxyConf, place: LedgerPlace) -> _Recounted:
-    """Do it in PostgreSQL, where an index lists the calls by the ids of their clients."""
+def _recount_database(conf: ProxyConf, url: SecretStr) -> _Recounted:
+    """Do it in PostgreSQL, where an index lists the calls by the ids of their clients.
+
+    No other change of the ledger waits meanwhile: ``repair`` has the only lock that it needs.
+    """
+    from addon.store.money.postgres.ledger import PostgresPlace  # It takes long to import.
+
+    place = PostgresPlace(url)
     with open_ledger(place) as ledger:
         wrong, archived = _divide(list(find_wrong(ledger)))
     if wrong:
         with CommandRecord(conf, "ledger recount")(ChangeRecord(_describe(wrong, 0))):
             for one in wrong:
-                with place.write(timeout_s=_TIMEOUT_S) as ledger:
+                with place.change(_TIMEOUT_S) as ledger:
                     repair_in_postgres(ledger, one)
     return _Recounted(len(wrong), 0, archived)
 

@@ -3,12 +3,20 @@
 import csv
 import io
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
+from pydantic import SecretStr
+from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another, second_connection
 from rig.ledger_commands import conf_in, live, path_of, run, use
+
+from addon.store.money.archives.archived_sqlite import SqliteArchivedLedger
+from addon.store.money.postgres.ledger import PostgresPlace
+from addon.store.money.postgres.sum_schema import MERGING_LOCK
 
 
 @pytest.fixture
@@ -124,6 +132,37 @@ def test_a_recount_says_the_same_in_postgresql(lived: Path, postgres_url: str) -
     with psycopg.connect(postgres_url) as connection:
         [change] = connection.execute("SELECT change FROM audit").fetchall()
     assert change == ("Count 1 hours and days again",)
+
+
+def test_a_recount_in_postgresql_keeps_no_other_change_waiting(lived: Path, postgres_url: str) -> None:
+    assert run(lived, "copy", "--to", postgres_url).exit_code == 0
+    lived.write_text(f'{lived.read_text()}[state]\nbackend = "redis"\n[ledger]\nurl = "{postgres_url}"\n')
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE rollups_merged SET calls = 7")
+        connection.commit()
+        connection.execute(f"SELECT pg_advisory_xact_lock({MERGING_LOCK})")
+        recounting = threads.submit(run, lived, "recount")
+        with psycopg.connect(postgres_url, autocommit=True) as watching:
+            while watching.execute(_WAITING).fetchone() == (0,):
+                time.sleep(0.01)
+        with PostgresPlace(SecretStr(postgres_url)).write(timeout_s=BOUND_S) as ledger:
+            ledger.execute("SELECT 1")
+        assert not recounting.done()
+        connection.rollback()
+        assert recounting.result().stdout == "1 hours and days were counted again\n"
+
+
+_WAITING = """
+    SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+    WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()
+"""
+
+
+def test_a_recount_does_not_run_beside_an_archive(lived: Path) -> None:
+    with SqliteArchivedLedger(path_of(lived)).alone():
+        refused = run(lived, "recount")
+    assert refused.exit_code == 1
+    assert f"another process archives {path_of(lived)} right now" in refused.output
 
 
 def test_a_missing_ledger_is_not_made_for_a_recount(conf: Path) -> None:
