@@ -209,11 +209,9 @@ class Exchange(Struct, frozen=True):
             target=self.next_target,
         )
 
-    def skip_attempt(self, status: int, error_code: str) -> Self:
-        """Return the same call with its next attempt counted as made, and failed. It is never sent."""
-        number = self.attempts + 1
-        end = make_attempt_end(number, self.next_target, status, error_code, 0)
-        return self._past(number, next_hold=None, attempt_ends=(*self.attempt_ends, end))
+    def skip_held_target(self) -> Self:
+        """As ``skip_target``, for a target that a hold was placed for. The next one needs a hold of its own."""
+        return self._past(self.attempts, next_hold=None)
 
     def with_attempt_end(self, status: int, error_code: str | None, duration_s: float) -> Self:
         """Return the same call with the end of the attempt that is made now."""
@@ -226,12 +224,12 @@ class Exchange(Struct, frozen=True):
             raise IllegalMoveError(f"call {self.id}: nothing can be sent again at {self.stage}")
         return replace(self, resends=self.resends + 1)
 
-    def with_answer_of_first(self, sent: Target | None) -> Self:
+    def with_answer_of_first(self, sent: Target) -> Self:
         """Return the same call with the failure of its first attempt as its answer.
 
-        ``sent`` is the target of that attempt, with its prices and its key, None where it could not be sent.
+        ``sent`` is the target of that attempt, with its prices and its key.
         """
-        return replace(self, answered_by=1, target=sent or self.route.targets[0])
+        return replace(self, answered_by=1, target=sent)
 
     def answer(self, status: int, error_code: str | None) -> Self:
         """Return the same call with its answer, or its failure, final."""

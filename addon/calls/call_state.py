@@ -182,5 +182,6 @@ class Call(Struct, eq=False):
         has_ended = self.exchange.stage is not Stage.DISPATCHED
         if self.first_failure is None or self.is_head_sent or has_ended:
             return failure
-        self.exchange = self.exchange.with_answer_of_first(self.failed.target if self.failed else None)
+        if self.failed is not None:  # The row of a call has an attempt that was sent.
+            self.exchange = self.exchange.with_answer_of_first(self.failed.target)
         return self.first_failure

@@ -116,10 +116,9 @@ async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAt
     route = call.exchange.route
     if len(route.targets) == 1 and route.fallback_refusal is None:
         return None
-    # It counts as an attempt, but nothing was sent. If no other follows, the call is refused.
-    failure = no_access_token()
-    call.exchange = call.exchange.skip_attempt(failure.status, failure.code)
-    return await reserve_next(call, deps, failure)
+    # Nothing was sent, so it is no attempt. If no other follows, the call is refused.
+    call.exchange = call.exchange.skip_held_target()
+    return await reserve_next(call, deps, no_access_token())
 
 
 def _may_be_out(call: Call, deps: Dependencies) -> bool:

@@ -163,7 +163,7 @@ def test_a_place_without_an_access_token_is_passed_and_that_is_no_fallback(
     answer = ask("acme", "tokenless")
     assert sent(upstream) == [("d", PROVIDER_KEY)]
     assert "x-gateway-fallback" not in answer.headers
-    assert row(gateway, answer) == ("D", "payg", 2, 0, 200)
+    assert row(gateway, answer) == ("D", "payg", 1, 0, 200)
 
 
 def test_a_key_that_may_not_use_the_fallback_never_gets_it_and_is_retried_where_there_is_one_place(

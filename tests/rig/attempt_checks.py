@@ -57,16 +57,18 @@ ESTIMATED = {"usage_source": "estimated", "completion_tokens": RELAYED_CHARS // 
 
 
 def assert_failed(one: Situation, left: Evidence, expected_error: ExpectedError, attempts: int) -> None:
-    """Check that the client got this error, the row is that of the first attempt, and the call cost nothing."""
+    """Check that the client got this error, the row is that of the first attempt sent, and the call cost nothing."""
     assert_error_answer(left, *expected_error)
-    mode = "byok" if "first" in one.own_keys else "payg"
+    is_first = not one.fault.has_no_token
+    place: Place = "first" if is_first else second_attempt(one)[0]
+    mode = "byok" if is_first and "first" in one.own_keys else "payg"
     ended = {
         "status": expected_error[0],
         "error_code": expected_error[1][0],
         "attempts": attempts,
         "fallback": 0,
     }
-    assert_row(one, left, "first", mode, **ended, **NO_USAGE)
+    assert_row(one, left, place, mode, **ended, **NO_USAGE)
     assert_paid(one, left, 0)
 
 
@@ -96,7 +98,8 @@ def assert_served(one: Situation, left: Evidence, place: Place, mode: str, cost:
     assert (said, models, usage) == ("hello", {one.slug(place)}, USAGE)
     assert left.answer.headers.get("x-gateway-fallback") == (None if one.stream else "true")
     counted = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11, "usage_source": "provider"}
-    ended = {"status": 200, "error_code": None, "finish_reason": "stop", "attempts": 2, "fallback": 1}
+    ended = {"status": 200, "error_code": None, "finish_reason": "stop", "fallback": 1}
+    ended["attempts"] = 1 if one.fault.has_no_token else 2
     assert_row(one, left, place, mode, **ended, **counted, **cost)
     assert_paid(one, left, cost["retail_nanousd"])
 

@@ -37,8 +37,3 @@ def test_the_row_of_an_interrupted_call_has_the_attempt_that_is_about_to_be_made
     one = held(routed).dispatch().with_attempt_end(503, "upstream_error", 0.04)
     cut = FIRST._replace(number=2, status=499, error_code="interrupted", duration_ms=0)
     assert make_interrupted_row(one)[ATTEMPT_ENDS] == (FIRST, cut)
-
-
-def test_an_attempt_that_could_not_be_sent_counts_as_one_without_a_duration() -> None:
-    skipped = ADMITTED.with_route(Route((TARGET, TARGET), "pinned")).skip_attempt(502, "upstream_error")
-    assert skipped.attempt_ends == (FIRST._replace(status=502, duration_ms=0),)

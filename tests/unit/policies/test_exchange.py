@@ -59,11 +59,12 @@ def test_each_attempt_is_sent_after_its_money_is_held_and_the_call_is_settled_on
         MAKE[Stage.SETTLED](call)
 
 
-def test_a_skipped_attempt_counts_and_the_next_needs_its_own_hold() -> None:
-    counted = through(*TO_HOLD, Stage.HELD).skip_attempt(502, "upstream_error")
+def test_a_target_that_is_not_sent_is_no_attempt_and_the_next_needs_its_own_hold() -> None:
+    skipped = through(*TO_HOLD, Stage.HELD).skip_held_target()
     with pytest.raises(IllegalMoveError, match="nothing is held"):
-        dispatched(counted)
-    assert dispatched(held(counted)).attempts == 2
+        dispatched(skipped)
+    sent = dispatched(held(skipped))
+    assert (sent.attempts, sent.attempt_ends) == (1, ())
 
 
 @pytest.mark.parametrize("steps", [TO_HOLD[:count] for count in range(4)], ids=len)
@@ -124,7 +125,6 @@ def test_each_attempt_has_the_next_target_of_the_route() -> None:
     assert not second.next_target
     sent = ROUTE.targets[0].with_platform_key(SecretStr("first"), 1)
     assert second.with_answer_of_first(sent).target is sent
-    assert second.with_answer_of_first(None).target is ROUTE.targets[0]
     with pytest.raises(IllegalMoveError, match="no other attempt"):
         dispatched(held(second))
 

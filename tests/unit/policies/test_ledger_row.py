@@ -55,9 +55,9 @@ def test_an_interrupted_row_counts_the_attempt_that_is_about_to_be_made_and_cost
 
 def test_after_the_last_attempt_is_skipped_there_is_no_target() -> None:
     held = changed(stage=Stage.ROUTED, route=ROUTE, attempts=0, next_target=FIRST)
-    skipped = held.skip_attempt(502, "upstream_error")
+    skipped = held.skip_held_target()
     assert skipped.next_target is SECOND
-    assert not skipped.skip_attempt(502, "upstream_error").next_target
+    assert not skipped.skip_held_target().next_target
 
 
 @pytest.mark.parametrize(
