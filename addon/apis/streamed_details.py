@@ -1,12 +1,23 @@
-"""The ``reasoning_details`` of a chat stream, put together from its deltas. Pure."""
+"""The ``reasoning_details`` of a chat answer, put together from the deltas of a stream. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from addon.answers.assembly import Assembly
+from addon.apis.thought_signatures import signature_details
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 """The most that is kept of the details of one item or block, about as JSON. Far less fits into one sealed text."""
+
+
+def details_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the details of a chat message, or of a delta, with Gemini's signatures among them.
+
+    Servers may send anything in their place; what is no object is left out.
+    """
+    given = message.get("reasoning_details")
+    details = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    return details + signature_details(message) if _may_be_signed(message) else details
 
 
 class Details:
@@ -54,6 +65,10 @@ class Details:
             return piece
         place = (piece["index"], str(piece.get("type")))
         return {**piece, "index": self._places.setdefault(place, len(self._places))}
+
+
+def _may_be_signed(message: Mapping[str, Any]) -> bool:
+    return "extra_content" in message or "tool_calls" in message
 
 
 def _is_numbered(detail: Any) -> bool:

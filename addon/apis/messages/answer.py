@@ -12,8 +12,7 @@ from typing import Any, Final
 from addon.answers.whole import BILLING_NOTE
 from addon.apis.messages.answer_blocks import Block, CallBlock, TextBlock, ThinkingBlock, event, waiting_chars
 from addon.apis.messages.answer_usage import make_stop, make_usage, whole_usage
-from addon.apis.streamed_details import Details
-from addon.apis.thought_signatures import signature_details
+from addon.apis.streamed_details import Details, details_of
 from addon.apis.writer import WriterContext
 from addon.dialects.opaque_reasoning import seal, without_shown_text
 from addon.text.json_decode import decode_object
@@ -127,7 +126,7 @@ class MessagesWriter:
         return sent
 
     def _write_reasoning(self, delta: dict[str, Any]) -> bytes:
-        details = [*(delta.get("reasoning_details") or ()), *signature_details(delta)]
+        details = details_of(delta)
         text = delta.get("reasoning_content")
         last, sent = self._blocks[-1] if self._blocks else None, b""
         if text and not isinstance(last, ThinkingBlock):
@@ -193,7 +192,7 @@ def write_whole(completion: dict[str, Any], usage: Usage | None, context: Writer
     """Return the whole answer for a chat completion."""
     choice = completion["choices"][0]
     message = choice["message"]
-    refusal = message.get("refusal") or ""
+    refusal = given if isinstance(given := message.get("refusal"), str) else ""
     calls = [_whole_call(call, at, context) for at, call in enumerate(message.get("tool_calls") or ())]
     texts = [{"type": "text", "text": text} for text in (message.get("content"), refusal) if _is_shown(text)]
     content = [*_thinking(message), *texts, *calls]
@@ -212,7 +211,7 @@ def _head(context: WriterContext) -> dict[str, Any]:
 
 
 def _thinking(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    details = [*(message.get("reasoning_details") or ()), *signature_details(message)]
+    details = details_of(message)
     text = message.get("reasoning_content")
     if isinstance(text, str) and text and text != BILLING_NOTE:
         return [{"type": "thinking", "thinking": text, "signature": seal(without_shown_text(details, text))}]

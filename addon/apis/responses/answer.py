@@ -23,8 +23,7 @@ from addon.apis.responses.events import EventLog
 from addon.apis.responses.items import Item, MessageItem, PartsItem, ReasoningItem
 from addon.apis.responses.response import ResponseForm, make_usage
 from addon.apis.responses.text_part import TextPart
-from addon.apis.streamed_details import Details
-from addon.apis.thought_signatures import signature_details
+from addon.apis.streamed_details import Details, details_of
 from addon.apis.writer import WriterContext
 from policies.usage import Usage
 
@@ -142,7 +141,7 @@ class ResponsesWriter:
         return sent
 
     def _write_reasoning(self, delta: dict[str, Any]) -> bytes:
-        details = [*(delta.get("reasoning_details") or ()), *signature_details(delta)]
+        details = details_of(delta)
         last = self._items[-1] if self._items else None
         sent, text = b"", delta.get("reasoning_content") or ""
         kind = reasoning_kind(details)
