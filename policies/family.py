@@ -104,6 +104,7 @@ class Family:
     | ``tool_result_media`` | pictures and files are in the result of a tool; else they follow it, in ``gemini`` |
     | ``joins_text_parts`` | text parts are sent as one string |
     | ``needs_reasoning_content`` | an assistant message with tool calls must have it, even empty |
+    | ``separates_results`` | a message of the assistant comes between results of tools and one of the user |
     | ``tool_call_id_chars``, ``tool_call_id_limit`` | the exact and the greatest length of an id |
 
     Answers:
@@ -148,6 +149,7 @@ class Family:
     tool_result_media: bool = False
     joins_text_parts: bool = False
     needs_reasoning_content: bool = False
+    separates_results: bool = False
     tool_choices: Mapping[str, str] = _NO_ENTRIES
     response_formats: Mapping[str, str] = _NO_ENTRIES
     tool_call_id_chars: int | None = None

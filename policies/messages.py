@@ -26,6 +26,9 @@ _MAX_NAMED: Final = 1_000
 _CACHE_CONTROL: Final = "cache_control"
 _IMAGE_URL: Final = "image_url"
 
+BETWEEN_RESULTS_AND_USER: Final = "OK."
+"""What the assistant says between the results of tools and a message of the user, where a vendor wants that."""
+
 
 def are_plain(messages: Sequence[Message], family: Family) -> bool:
     """Return whether no rule changes or refuses a message: each is one text of a known role."""
@@ -41,7 +44,23 @@ def are_plain(messages: Sequence[Message], family: Family) -> bool:
 def rewrite_messages(messages: Sequence[Message], family: Family) -> tuple[list[Message], list[FieldChange]]:
     """Return the messages that go upstream, and the changes to their fields."""
     rewriter = _MessageRewriter(messages, family)
-    return [rewriter.message(message) for message in messages], list(rewriter.changes.values())
+    rewritten = [rewriter.message(message) for message in messages]
+    changes = list(rewriter.changes.values())
+    if family.separates_results and len(separated := _separate_results(rewritten)) > len(rewritten):
+        reason = f"{family.name} wants a message of the assistant after results of tools"
+        changes.append(FieldChange("messages", "set", reason, name_family_rule(family, "separates_results")))
+        rewritten = separated
+    return rewritten, changes
+
+
+def _separate_results(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with one of the assistant between the results of tools and a message of the user."""
+    separated: list[Message] = []
+    for message in messages:
+        if message["role"] == "user" and separated and separated[-1]["role"] == "tool":
+            separated.append({"role": "assistant", "content": BETWEEN_RESULTS_AND_USER})
+        separated.append(message)
+    return separated
 
 
 def order_tool_results(messages: Sequence[Message]) -> Sequence[Message]:

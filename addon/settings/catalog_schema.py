@@ -203,6 +203,7 @@ class FamilyTable(Table):
     tool_result_media: bool = False
     joins_text_parts: bool = False
     needs_reasoning_content: bool = False
+    separates_results: bool = False
     tool_choices: dict[ToolChoiceForm, ToolChoiceSent] = {}
     response_formats: dict[ResponseFormatForm, ResponseFormatSent] = {}
     tool_call_id_chars: Annotated[int, Field(ge=4, le=64)] | None = None

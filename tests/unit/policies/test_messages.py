@@ -99,6 +99,18 @@ def test_a_message_goes_upstream_as_the_family_accepts_it(
     assert message == before
 
 
+def test_a_message_of_the_user_after_results_follows_one_of_the_assistant() -> None:
+    calls = {"role": "assistant", "tool_calls": [call("a"), call("b")]}
+    results = [{"role": "tool", "tool_call_id": one, "content": "x"} for one in ("a", "b")]
+    messages = [said("user"), calls, *results, said("system"), said("user")]
+    assert sendable(messages) == messages
+    rules: dict[str, Any] = {"separates_results": True, "late_system_role": "user"}
+    between = {"role": "assistant", "content": "OK."}
+    late = {**said("system"), "role": "user"}
+    assert sendable(messages, **rules) == [*messages[:4], between, late, said("user")]
+    assert sendable(messages[:4], **rules) == messages[:4]
+
+
 def test_a_late_system_message_has_the_role_that_the_family_accepts_there() -> None:
     roles = ["system", "developer", "user", "assistant", "system", "developer", "user"]
     messages = [said(role) for role in roles]
