@@ -90,23 +90,21 @@ def find_quota_rest_s(attempt: UpstreamAttempt, now: datetime) -> float | None:
     return min(max((rest_s for rest_s in rests if rest_s is not None), default=0.0), MAX_REST_S) or None
 
 
-def origin_of(attempt: UpstreamAttempt, workspace: str) -> Origin:
-    """Return where an attempt goes. A call with a customer's own key never shares a connection with another customer.
+def origin_of(target: Target, request: UpstreamRequest, workspace: str) -> Origin:
+    """Return where a request goes. A call with a customer's own key never shares a connection with another customer.
 
     A builtin provider is reached without the egress proxy.
     """
-    address = attempt.request.endpoint.address
-    tenant = workspace if attempt.target.mode == "byok" else ""
-    is_direct = attempt.target.model.provider.builtin
-    return Origin(address.scheme, address.host, address.port, tenant, is_direct)
+    address = request.endpoint.address
+    tenant = workspace if target.mode == "byok" else ""
+    return Origin(address.scheme, address.host, address.port, tenant, target.model.provider.builtin)
 
 
-def request_head(attempt: UpstreamAttempt, signature: bytes = b"") -> bytes:
-    """Return the head of an attempt's request: the headers of its endpoint, ``Host``, the trace, ``Content-Length``.
+def request_head(request: UpstreamRequest, trace_fields: bytes = b"", signature: bytes = b"") -> bytes:
+    """Return the head of a request: the headers of its endpoint, ``Host``, the trace, ``Content-Length``.
 
     ``signature`` has the lines of its signature, if it is signed.
     """
-    request, trace_fields = attempt.request, attempt.trace_fields
     return b"%b%b%bcontent-length: %d\r\n\r\n" % (
         request.endpoint.head_start,
         trace_fields,

@@ -105,7 +105,7 @@ class AttemptRunner:
         if self.stream.is_client_gone:
             raise ClientLeft
         workspace = self.call.exchange.workspace
-        origin = origin_of(self.attempt, workspace.id)
+        origin = origin_of(self.attempt.target, self.attempt.request, workspace.id)
         connection = None if fresh else self.deps.pool.try_acquire(origin, workspace.id)
         self.connection = connection or await self._open_connection(origin, workspace.id, fresh=fresh)
         return self.connection
@@ -130,7 +130,7 @@ class AttemptRunner:
             signature = await run_heavy_work(len(request.content), request.sign, self.deps.clock.now())
         self.deadline.start(connection.deadline)
         self.attempt.is_sent = True
-        connection.send(request_head(self.attempt, signature), request.content)
+        connection.send(request_head(request, self.attempt.trace_fields, signature), request.content)
         while True:
             if not await self._next_input(connection):
                 await self._handle_silence()

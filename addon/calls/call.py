@@ -12,6 +12,7 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.attempt_runner import AttemptRunner
 from addon.calls.authentication import authenticate, read_token
 from addon.calls.call_state import Call
+from addon.calls.count_tokens import count_tokens
 from addon.calls.dependencies import Dependencies
 from addon.calls.endpoints import (
     API_NAMES,
@@ -75,6 +76,10 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
                 await _serve_plain(call, endpoint, stream, deps)
                 return
             _note_api(call, API_NAMES[endpoint])
+            if endpoint is Endpoint.COUNT_TOKENS:
+                await admit(call, stream.head, deps)
+                await count_tokens(call, stream, deps)
+                return
         headers = stream.head.headers
         if "traceparent" in headers or "x-client-request-id" in headers:
             _note_client_ids(call, headers)

@@ -192,6 +192,10 @@ class InFlightCalls:
         await self.settle(call, CLIENT_CLOSED_REQUEST, why)
         self._end_unsent(call, Stage.ABANDONED, CLIENT_CLOSED_REQUEST, why)
 
+    def end_free(self, call: Call) -> None:
+        """End a call that was answered without an attempt: it has no row, and costs nothing."""
+        self._remove(call)
+
     def _end_unsent(
         self,
         call: Call,

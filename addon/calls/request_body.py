@@ -4,13 +4,14 @@ A body has 30 s, and one more second for each 64 KiB received. All bodies of a p
 workspace may use at most as much as is still free: one workspace alone gets half of the budget, two get a third each.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from addon.apis.chat.request import ChatRequest, check_content_type
 from addon.calls.call_state import Call
 from addon.runtime.deadline import MovableDeadline
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
-from addon.text.http_heads import RequestHead
+from addon.text.http_heads import Headers, RequestHead
 from addon.wire.stream import Stream
 from policies.refusal import Refusal
 
@@ -21,6 +22,9 @@ MAX_BYTES_IN_MEMORY = 256 << 20
 """Of all bodies of one process together. A body counts until its call has ended."""
 MAX_BODIES_BEING_READ = 256
 """For each workspace. Bodies that arrive in one piece do not count."""
+
+
+type Parse = Callable[[bytes, Headers], ChatRequest]
 
 
 class BodyBudget:
@@ -101,8 +105,10 @@ def declared_length(head: RequestHead) -> int:
     return int(length) if length.isdecimal() else 0
 
 
-async def read_request(call: Call, stream: Stream, bodies: BodyBudget) -> ChatRequest:
-    """Read the body, and return the request in it, in the API of the call.
+async def read_request(
+    call: Call, stream: Stream, bodies: BodyBudget, parse: Parse | None = None
+) -> ChatRequest:
+    """Read the body, and return the request in it: in the API of the call, or as ``parse`` reads it.
 
     Raises ClientLeft, or Refusal for an invalid one.
     """
@@ -116,9 +122,10 @@ async def read_request(call: Call, stream: Stream, bodies: BodyBudget) -> ChatRe
         bodies.take(call, len(content))
     else:
         content = await _read(call, stream, bodies)
+    parse = parse or call.api.parse
     if len(content) <= LIGHT_BODY_BYTES:
-        return call.api.parse(content, headers)
-    return await run_heavy_work(len(content), call.api.parse, content, headers)
+        return parse(content, headers)
+    return await run_heavy_work(len(content), parse, content, headers)
 
 
 async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:

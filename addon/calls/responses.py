@@ -40,6 +40,11 @@ def make_answer_headers(call: Call) -> Headers:
     return Headers([*fields, *make_gateway_fields(call)])
 
 
+def make_json_response(call: Call, body: bytes) -> Response:
+    """Return a whole answer that the gateway itself makes to a call."""
+    return Response(200, Headers([_JSON, *make_gateway_fields(call)]), body)
+
+
 def make_gateway_fields(call: Call) -> list[tuple[str, str]]:
     """Return the headers that every answer to a call has, successful or not."""
     fields = [(name, call.exchange.id) for name in call.api.ID_FIELDS]

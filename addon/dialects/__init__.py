@@ -9,12 +9,13 @@ from typing import Any, Protocol
 from addon.answers.context import AnswerContext
 from addon.answers.reader import AnswerReader
 from addon.dialects import openai
+from addon.dialects.anthropic import count_tokens as anthropic_counter
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.anthropic import native as native_anthropic
 from addon.dialects.bedrock import dialect as bedrock
 from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
-from addon.dialects.native_request import NativeDialect
+from addon.dialects.native_request import NativeDialect, TokenCounter
 from addon.dialects.responses import dialect as responses
 from policies.route import Target
 
@@ -45,3 +46,6 @@ DIALECTS: dict[str, Dialect] = {
 
 NATIVE_DIALECTS: dict[str, NativeDialect] = {"anthropic": native_anthropic}
 """The dialects in whose shape a client's own API is, so that bodies and answers keep it."""
+
+TOKEN_COUNTERS: dict[str, TokenCounter] = {"anthropic": anthropic_counter}
+"""The dialects of ``NATIVE_DIALECTS`` whose providers count the tokens of a prompt."""

@@ -49,3 +49,13 @@ class NativeDialect(Protocol):
 
     def whole(self, context: AnswerContext, max_bytes: int) -> AnswerReader:
         """Build the reader of a whole answer."""
+
+
+class TokenCounter(Protocol):
+    """The functions of each module in ``TOKEN_COUNTERS``: a provider's own count of a prompt."""
+
+    def request(self, target: Target, native: NativeRequest, hosted_tools: frozenset[str]) -> UpstreamRequest:
+        """Build the HTTP request to one target; see ``NativeDialect.request``."""
+
+    def read(self, content: bytes) -> int | None:
+        """Return the tokens in an answer, None where it has none."""

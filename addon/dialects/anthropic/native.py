@@ -37,7 +37,7 @@ from policies.hosted_tools import hosted_tool_of
 from policies.model import Model
 from policies.route import Target
 
-_VERSION: Final = {"anthropic-version": "2023-06-01"}
+VERSION: Final = {"anthropic-version": "2023-06-01"}
 _BETA: Final = "anthropic-beta"
 _GLOBAL: Final = (None, "global")
 
@@ -56,16 +56,21 @@ def request(
     body.pop("stream", None)
     if streams:
         body["stream"] = True
-    betas = _betas(native.headers.get(_BETA, ""), target.model.provider.headers.get(_BETA, ""))
     return json_request(
         target,
         "/messages",
         body,
         streams=streams,
-        headers=_VERSION,
-        call_headers=((_BETA, betas),) if betas else (),
+        headers=VERSION,
+        call_headers=make_call_headers(target, native),
         unsent_fields=tuple(dict.fromkeys(unsent)),
     )
+
+
+def make_call_headers(target: Target, native: NativeRequest) -> tuple[tuple[str, str], ...]:
+    """Return the headers of a request that its client asks for."""
+    betas = _betas(native.headers.get(_BETA, ""), target.model.provider.headers.get(_BETA, ""))
+    return ((_BETA, betas),) if betas else ()
 
 
 def stream(context: AnswerContext) -> AnswerReader:

@@ -69,17 +69,19 @@ def test_a_url_becomes_an_origin_and_the_head_of_a_request(
     url: str, origin: Origin, target: str, host: str
 ) -> None:
     attempt = attempt_at(url, content=b"four")
-    assert origin_of(attempt, "acme") == origin
-    assert request_head(attempt) == (
+    assert origin_of(attempt.target, attempt.request, "acme") == origin
+    assert request_head(attempt.request, attempt.trace_fields) == (
         f"POST {target} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer fake\r\ncontent-length: 4\r\n\r\n"
     ).encode("ascii")
 
 
 @pytest.mark.parametrize(("mode", "tenant"), [("payg", ""), ("byok", "acme")])
 def test_only_calls_with_a_customers_own_key_have_connections_of_their_own(mode: str, tenant: str) -> None:
-    assert origin_of(attempt_at("https://api.example/v1", mode), "acme").tenant == tenant
+    attempt = attempt_at("https://api.example/v1", mode)
+    assert origin_of(attempt.target, attempt.request, "acme").tenant == tenant
 
 
 @pytest.mark.parametrize("builtin", [True, False])
 def test_only_a_builtin_provider_is_reached_without_the_egress_proxy(builtin: bool) -> None:
-    assert origin_of(attempt_at("http://127.0.0.1:9000/v1", builtin=builtin), "acme").is_direct is builtin
+    attempt = attempt_at("http://127.0.0.1:9000/v1", builtin=builtin)
+    assert origin_of(attempt.target, attempt.request, "acme").is_direct is builtin
