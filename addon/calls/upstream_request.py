@@ -35,7 +35,7 @@ from policies.model import Model
 from policies.money import RARE_KINDS, compute_costs_nanousd
 from policies.place_order import Measure, order_route
 from policies.refusal import Refusal
-from policies.request_facts import RequestFacts
+from policies.request_facts import RequestFacts, find_native_rare_kinds
 from policies.review import ReviewedCall, review, reviewed_messages
 from policies.route import Route, Target
 from policies.sanitize import Sanitized, sanitize
@@ -228,7 +228,8 @@ def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protecte
     # Only these may have other prices, and to look for them takes time.
     rare_kinds = RARE_KINDS & model.retail.own_kinds
     if rare_kinds:
-        rare_kinds &= RequestFacts(chat.model, chat.fields).rare_kinds
+        facts = RequestFacts(chat.model, chat.fields)
+        rare_kinds &= find_native_rare_kinds(chat.native.body) if chat.native else facts.rare_kinds
     return compute_max_cost(
         model.retail,
         prompt_tokens=chat.prompt_tokens(model.family),
