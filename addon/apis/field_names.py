@@ -26,7 +26,7 @@ def rename_field(path: str, names: Mapping[str, str], sources: Sequence[str] = (
     return path
 
 
-def rename_in_refusal(refusal: Refusal, names: Mapping[str, str], sources: Sequence[str]) -> Refusal:
+def rename_in_refusal(refusal: Refusal, names: Mapping[str, str], sources: Sequence[str] = ()) -> Refusal:
     """Return a refusal that names a field of a chat request as one that names it in the words of the API."""
     if refusal.param is None:
         return refusal

@@ -51,7 +51,10 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
     """
     note_request(call, chat)
     if budgets := call.exchange.workspace.budgets:
-        check_required(budgets, call.exchange.end_user, call.exchange.tags)
+        try:
+            check_required(budgets, call.exchange.end_user, call.exchange.tags)
+        except Refusal as refusal:
+            raise rename_in_refusal(refusal, call.api.FIELD_NAMES) from None
 
 
 def note_request(call: Call, chat: ChatRequest) -> None:
