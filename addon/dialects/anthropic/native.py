@@ -180,10 +180,14 @@ def _fit_context(body: Body, unsent: list[str]) -> None:
     managed = body.get("context_management")
     edits = managed.get("edits") if isinstance(managed, dict) else None
     if isinstance(managed, dict) and isinstance(edits, list):
-        kept = [edit for edit in edits if str(edit.get("type")).startswith(CONTEXT_EDITS)]
+        kept = [edit for edit in edits if _is_kept_edit(edit)]
         if len(kept) < len(edits):
             body["context_management"] = {**managed, "edits": kept}
             unsent.append("context_management")
+
+
+def _is_kept_edit(edit: object) -> bool:
+    return isinstance(edit, dict) and str(edit.get("type")).startswith(CONTEXT_EDITS)
 
 
 def _betas(asked: str, configured: str) -> str:

@@ -22,8 +22,8 @@ _ID_AT: Final = {"tool_use": "id", "tool_result": "tool_use_id"}
 def restore_turns(turns: Sequence[Turn]) -> tuple[list[Turn], list[str]]:
     """Return the turns, and the types of the blocks of thinking that were left out.
 
-    Thinking that the gateway sealed becomes Anthropic's own again, or is left out where it is another provider's. An id
-    that the API refuses becomes another one. A turn of which nothing is left is left out.
+    Thinking that the gateway sealed becomes Anthropic's own again, or is left out where it is another provider's, or
+    nobody's. An id that the API refuses becomes another one. A turn of which nothing is left is left out.
     """
     made: list[Turn] = []
     left_out: list[str] = []
@@ -70,8 +70,10 @@ def _needs_change(block: Block) -> bool:
     if kind in _ID_AT:
         given = block.get(_ID_AT[kind])
         return isinstance(given, str) and accepted_id(given) != given
-    sealed = block.get(_SEALED_AT.get(kind, "")) if kind in _SEALED_AT else None
-    return isinstance(sealed, str) and is_sealed(sealed)
+    if kind not in _SEALED_AT:
+        return False
+    sealed = block.get(_SEALED_AT[kind])
+    return not sealed or (isinstance(sealed, str) and is_sealed(sealed))
 
 
 def _restored(block: Block, left_out: list[str]) -> list[Block]:
@@ -80,7 +82,7 @@ def _restored(block: Block, left_out: list[str]) -> list[Block]:
     kind: str = block["type"]
     if kind in _ID_AT:
         return [{**block, _ID_AT[kind]: accepted_id(block[_ID_AT[kind]])}]
-    details = unseal(block[_SEALED_AT[kind]]) or []
+    details = unseal(block.get(_SEALED_AT[kind]) or "") or []
     if details and all(detail.get("format") == REASONING_FORMAT for detail in details):
         text = block.get("thinking")
         shown = whole_text(text) if isinstance(text, str) else ""

@@ -160,7 +160,7 @@ def test_edits_of_thinking_go_with_it():
     )
     assert json.loads(made.content)["context_management"] == {"edits": edits[1:]}
     assert made.unsent_fields == ("thinking", "context_management")
-    compact = {"edits": [{"type": "compact_20260112"}, *edits]}
+    compact = {"edits": [{"type": "compact_20260112"}, *edits, None, "x"]}
     made = built(context_management=compact)
     assert json.loads(made.content)["context_management"] == {"edits": edits}
     assert made.unsent_fields == ("context_management",)
@@ -250,7 +250,7 @@ def test_sealed_thinking_is_restored_or_left_out():
     ]
     hidden = {"type": "redacted_thinking", "data": seal([{**OURS[0], "text": "Hm."}])}
     assert content_of(assistant(hidden, USE))[1]["content"][0]["signature"] == "sig"
-    for foreign in (seal(THEIRS), seal([]), "tg1.broken"):
+    for foreign in (seal(THEIRS), seal([]), "tg1.broken", "", None):
         messages = assistant({**thought, "signature": foreign}, USE)
         assert content_of(messages)[1]["content"] == [USE]
         assert unsent(messages=messages) == ("messages.thinking",)
