@@ -135,6 +135,6 @@ def test_it_counts_in_the_rate_of_the_workspace(counting: Gateway, sdk: Anthropi
 
 
 def test_a_field_that_a_budget_requires_is_named_in_the_words_of_the_api(sdk: Anthropic, upstream: Upstream):
-    with pytest.raises(anthropic.BadRequestError, match="metadata.user_id: A text is required by a budget"):
+    with pytest.raises(anthropic.BadRequestError, match=r"metadata\.user_id: A text is required by a budget"):
         sdk.messages.create(model="gpt", max_tokens=9, messages=HELLO)  # type: ignore[arg-type]
     assert upstream.requests == []
