@@ -17,6 +17,7 @@ from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.native_request import NativeDialect, TokenCounter
 from addon.dialects.responses import dialect as responses
+from addon.dialects.responses import native as native_responses
 from policies.route import Target
 
 
@@ -44,7 +45,7 @@ DIALECTS: dict[str, Dialect] = {
     "responses": responses,
 }
 
-NATIVE_DIALECTS: dict[str, NativeDialect] = {"anthropic": native_anthropic}
+NATIVE_DIALECTS: dict[str, NativeDialect] = {"anthropic": native_anthropic, "responses": native_responses}
 """The dialects in whose shape a client's own API is, so that bodies and answers keep it."""
 
 TOKEN_COUNTERS: dict[str, TokenCounter] = {"anthropic": anthropic_counter}

@@ -29,6 +29,7 @@ class TranslatedChunks:
     """The chunks of a stream of another shape; see ``stream_chunks.Chunks``."""
 
     end = DONE_EVENT
+    events_sent = 0
 
     def __init__(self, translator: StreamTranslator, context: AnswerContext) -> None:
         self.finish_reason: str | None = None
