@@ -30,7 +30,7 @@ class Stream:
     aim_us: int
     opening: tuple[dict[str, Any], ...] = ()
     family: Family = Family("bench")
-    api: Literal["chat", "messages"] = "chat"
+    api: Literal["chat", "messages", "responses"] = "chat"
     """The API of the client."""
 
     def events(self) -> Iterator[bytes]:
@@ -41,7 +41,7 @@ class Stream:
             padded = self.event.replace("PADDING", "x" * (1 + number % 7)).replace(
                 "BLANKS", " " * (number % 14)
             )
-            yield padded.replace("TEXT", text).encode()
+            yield padded.replace("TEXT", text).replace("NUMBER", str(number + 4)).encode()
 
     def open(self, context: AnswerContext) -> AnswerReader:
         """Return the reader of the stream."""
@@ -70,6 +70,15 @@ _MESSAGE = {
 _ANTHROPIC = (
     {"type": "message_start", "message": _MESSAGE},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+)
+_RESPONSES = (
+    {"type": "response.created", "response": {"model": "m"}, "sequence_number": 0},
+    {
+        "type": "response.output_item.added",
+        "item": {"type": "message"},
+        "output_index": 0,
+        "sequence_number": 1,
+    },
 )
 STREAMS = (
     Stream("chat, chunks alike", "openai", _chat('"content":TEXT'), PASS_THROUGH_AIM_US),
@@ -126,6 +135,17 @@ STREAMS = (
         '"responseId": "AbCdEfGhIjKl"}\r\n\r\n',
         DIALECT_AIM_US,
     ),
+    Stream(
+        "responses, natively",
+        "responses",
+        "event: response.output_text.delta\ndata: "
+        '{"type":"response.output_text.delta","content_index":0,"delta":TEXT,"item_id":"msg_0123456789abcdef",'
+        '"logprobs":[],"obfuscation":"PADDING","output_index":0,"sequence_number":NUMBER}\n\n',
+        PASS_THROUGH_AIM_US,
+        opening=_RESPONSES,
+        api="responses",
+    ),
+    Stream("responses through chat", "openai", _chat('"content":TEXT'), DIALECT_AIM_US, api="responses"),
 )
 
 
