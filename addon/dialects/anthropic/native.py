@@ -24,6 +24,7 @@ from addon.dialects.anthropic.native_thinking import (
     Body,
     check_tool_choice,
     drop_closed_thinking,
+    fit_budget,
     fit_sampling,
     fit_thinking,
 )
@@ -109,9 +110,11 @@ def make_body(
         family = model.family
         check_tool_choice(body, family, model.slug)
         if family.late_system_role != "system":
-            body |= move_late_system(body)
+            unsent += [f"messages.{kind}" for kind in move_late_system(body)]
         fit_thinking(body, family, asked_tokens, unsent)
         fit_sampling(body, family, unsent)
+    else:
+        fit_budget(body, asked_tokens, unsent)
     if left_out:
         drop_closed_thinking(body, unsent)
     return body

@@ -38,20 +38,18 @@ def restore_turns(turns: Sequence[Turn]) -> tuple[list[Turn], list[str]]:
     return made, left_out
 
 
-def move_late_system(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``system`` with the system messages of the conversation, and ``messages`` without them.
+def move_late_system(body: dict[str, Any]) -> list[str]:
+    """Move the system messages of the conversation into ``system``, for models that take them only there.
 
-    Models that take no such message take all of it at the beginning. Return nothing where there is none.
+    Return the types of their blocks that ``system`` can't hold.
     """
     turns: Sequence[Turn] = body["messages"]
-    late = [turn.get("content") for turn in turns if turn.get("role") == "system"]
-    if not late:
-        return {}
-    blocks = [block for content in (body.get("system"), *late) for block in _blocks(content)]
-    return {
-        "system": [block for block in blocks if block.get("type") == "text"],
-        "messages": [turn for turn in turns if turn.get("role") != "system"],
-    }
+    late = [block for turn in turns if turn.get("role") == "system" for block in _blocks(turn.get("content"))]
+    texts = [block for block in late if block.get("type") == "text"]
+    if texts:
+        body["system"] = [*_blocks(body.get("system")), *texts]
+    body["messages"] = [turn for turn in turns if turn.get("role") != "system"]
+    return [str(block.get("type")) for block in late if block.get("type") != "text"]
 
 
 def with_blocks(turns: Sequence[Turn]) -> list[Block]:
