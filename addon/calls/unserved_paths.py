@@ -28,7 +28,6 @@ UNSERVED_PATHS: Final[Mapping[str, str]] = MappingProxyType(
         "/v1/completions": "Legacy text completions are not served: send messages to /v1/chat/completions instead.",
         "/v1/engines": "Engines are not served: name the model in the body of /v1/chat/completions instead.",
         "/v1/edits": "Edits are not served: send messages to /v1/chat/completions instead.",
-        "/v1/embeddings": f"Embeddings are not served. {_TO_PROVIDER}",
         "/v1/rerank": f"Reranking is not served. {_TO_PROVIDER}",
         "/v1/moderations": f"Moderations are not served. {_TO_PROVIDER}",
         "/v1/audio": f"Speech and transcriptions are not served. {_TO_PROVIDER}",

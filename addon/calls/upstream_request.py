@@ -39,6 +39,7 @@ from policies.request_facts import RequestFacts, find_native_rare_kinds
 from policies.review import ReviewedCall, review, reviewed_messages
 from policies.route import Route, Target
 from policies.sanitize import Sanitized, sanitize
+from policies.served_calls import check_serves
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 from policies.token_limits import TokenRequest, find_budget_rates, find_likely_tokens, find_token_limits
 from policies.usage import Usage
@@ -79,6 +80,8 @@ def find_route(call: Call, speeds: PlaceSpeeds | None = None) -> Route:
     route = settings.routes.find(RequestFacts(chat.model, chat.fields), call.exchange.workspace)
     if route.targets[0].model.slug not in settings.models:
         _check_custom_name(route.targets[0].model.slug, call)
+    if route.targets[0].model.serves != "chat" or call.api.NAME == "embeddings":
+        check_serves(route, "embeddings" if call.api.NAME == "embeddings" else "chat", settings.models)
     route = route if key.models is None else restrict_route(route, key)
     if not route.has_choice:
         return route

@@ -94,6 +94,8 @@ def why_skipped(model: Model) -> str | None:
         return "not active"
     if provider.builtin:
         return "built in: no vendor serves it"
+    if model.serves != "chat":
+        return "it makes embeddings, and a probe is a chat call"
     if model.byok_only:
         return "served with customers' own keys only"
     if not provider.has_platform_key:

@@ -22,7 +22,6 @@ SAID = [
     ("/v1/messages/count_tokens", "OpenAI-compatible client"),
     ("/v1/completions", "/v1/chat/completions"),
     ("/v1/engines/davinci/completions", "/v1/chat/completions"),
-    ("/v1/embeddings", "Embeddings are not served"),
     ("/v1/audio/speech", "Speech"),
     ("/v1/audio/transcriptions", "transcriptions"),
     ("/v1/images/generations", "Images"),
@@ -81,6 +80,4 @@ def test_a_client_of_what_is_not_served_gets_the_message(gateway: Gateway, upstr
         with pytest.raises(openai.NotFoundError, match="responses are not stored here") as raised:
             sdk.responses.retrieve("resp_1")
         assert raised.value.code == "not_found"
-        with pytest.raises(openai.NotFoundError, match="Embeddings are not served"):
-            sdk.embeddings.create(model="tester-large", input="hello")
     assert upstream.requests == []
