@@ -29,6 +29,12 @@ CATALOG = ROOT / "catalog_data"
 PLAIN, CLAUDE, BUSY = "plain", "claude-sonnet-5", "claude-opus-4-8"
 """Models whose providers do what a test says: one speaks chat, the others the Messages API. The last one fails."""
 KEY, POOR, MIXED = new_key(), new_key(), new_key()
+SEARCHES: Any = {
+    "per_search_price_per_m": "10000",
+    "max_searches": 4,
+    "hosted_tools": ["web_search"],
+}
+SEARCH: Any = {"type": "web_search_20250305", "name": "web_search"}
 HELLO: Any = [{"role": "user", "content": "Hi"}]
 TOOLS: Any = [
     {"name": "weather", "input_schema": WEATHER},
@@ -73,11 +79,11 @@ def gateway(start_gateway: StartGateway, strict: Upstream, upstreams: dict[str, 
     return start_gateway(
         providers=providers,
         models={loop.slug: models[loop.slug] for loop in LOOPS}
-        | {PLAIN: model(), CLAUDE: {**models[CLAUDE], "provider": "CLAUDE"}}
+        | {PLAIN: model(), CLAUDE: {**models[CLAUDE], "provider": "CLAUDE", **SEARCHES}}
         | {BUSY: {**models[BUSY], "provider": "BUSY"}},
         families=table("families.toml"),
         workspaces={
-            "acme": workspace(("k", KEY, True)),
+            "acme": workspace(("k", KEY, True), hosted_tools=["web_search"]),
             "poor": workspace(("p", POOR, True), plan="standard", name="Poor"),
             "mixed": workspace(("m", MIXED, True), fallback_model=PLAIN, name="Mixed"),
         },
@@ -214,6 +220,20 @@ def test_a_native_request_goes_as_it_is_written(gateway: Gateway, upstream: Upst
     assert sent.json() == wanted
     assert sent.header("anthropic-beta") == "context-management-2025-06-27"
     assert "authorization" not in sent.header_names
+
+
+def test_a_search_runs_where_it_is_allowed(gateway: Gateway, upstream: Upstream) -> None:
+    counts = {"input_tokens": 9, "output_tokens": 2, "server_tool_use": {"web_search_requests": 2}}
+    searched = anthropic_answers.answer({"type": "text", "text": "Rain."}, usage=counts)
+    upstream.behave(whole(searched))
+    answer = post(gateway, {"model": CLAUDE, "tools": [SEARCH]})
+    assert upstream.last.json()["tools"] == [{**SEARCH, "max_uses": 4}]
+    assert answer.json()["usage"] == counts
+    row = gateway.wait_for_row(answer.headers["x-request-id"])
+    assert row["searches"] == 2 and row["retail_nanousd"] > 2 * 10_000_000
+    answer = post(gateway, {"model": CLAUDE, "tools": [SEARCH]}, key=MIXED)
+    assert answer.headers["x-gateway-dropped"] == "tools.web_search_20250305"
+    assert "tools" not in upstream.last.json()
 
 
 class City(BaseModel):
