@@ -4,7 +4,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from addon.apis.field_names import NO_SOURCES, Sources
 from policies.refusal import Refusal
 
 
@@ -15,20 +14,20 @@ class ChatBody(Struct, frozen=True, gc=False):
     |---|---|
     | ``untranslated`` | the names of what was left out, in the words of the API; for ``X-Gateway-Dropped`` |
     | ``obstacle`` | the path and the reason of what may not be left out: the call can't go through chat |
-    | ``sources`` | for each message, and for each tool, the path of what it is from |
+    | ``sources`` | for each message the path of what it is from |
     """
 
     body: dict[str, Any]
     untranslated: tuple[str, ...] = ()
     obstacle: tuple[str, str] | None = None
-    sources: Sources = NO_SOURCES
+    sources: tuple[str, ...] = ()
 
 
 class Losses:
-    """Collects what a chat body can't carry while it is made, and the ``sources`` of its messages and tools."""
+    """Collects what a chat body can't carry while it is made, and the ``sources`` of its messages."""
 
     def __init__(self) -> None:
-        self.sources: dict[str, list[str]] = {"messages": [], "tools": []}
+        self.sources: list[str] = []
         self._names: dict[str, None] = {}
         self._obstacle: tuple[str, str] | None = None
 
@@ -43,7 +42,7 @@ class Losses:
 
     def made(self, body: dict[str, Any]) -> ChatBody:
         """Return ``body`` with what was noted."""
-        return ChatBody(body, tuple(self._names), self._obstacle, self.sources)
+        return ChatBody(body, tuple(self._names), self._obstacle, tuple(self.sources))
 
 
 def check_obstacle(obstacle: tuple[str, str] | None) -> None:

@@ -42,12 +42,11 @@ class LedgerCall(NamedTuple):
     platform_key: int | None = None
 
 
-class FailedAttempt(NamedTuple):
-    """An attempt that failed, and that its call's row does not have."""
+class FirstAttempt(NamedTuple):
+    """An attempt that failed before a fallback of another provider, whose row has the fallback alone."""
 
     created_at: str
     upstream_model_id: str
-    platform_key: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,6 @@ OWN_MODULES: Final = frozenset(
             "retention",
             "retry",
             "review",
-            "served_calls",
         ),
         *(
             "route",

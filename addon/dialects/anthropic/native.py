@@ -24,7 +24,6 @@ from addon.dialects.anthropic.native_thinking import (
     Body,
     check_tool_choice,
     drop_closed_thinking,
-    fit_budget,
     fit_sampling,
     fit_thinking,
 )
@@ -110,11 +109,9 @@ def make_body(
         family = model.family
         check_tool_choice(body, family, model.slug)
         if family.late_system_role != "system":
-            unsent += [f"messages.{kind}" for kind in move_late_system(body)]
+            body |= move_late_system(body)
         fit_thinking(body, family, asked_tokens, unsent)
         fit_sampling(body, family, unsent)
-    else:
-        fit_budget(body, asked_tokens, unsent)
     if left_out:
         drop_closed_thinking(body, unsent)
     return body
@@ -183,14 +180,10 @@ def _fit_context(body: Body, unsent: list[str]) -> None:
     managed = body.get("context_management")
     edits = managed.get("edits") if isinstance(managed, dict) else None
     if isinstance(managed, dict) and isinstance(edits, list):
-        kept = [edit for edit in edits if _is_kept_edit(edit)]
+        kept = [edit for edit in edits if str(edit.get("type")).startswith(CONTEXT_EDITS)]
         if len(kept) < len(edits):
             body["context_management"] = {**managed, "edits": kept}
             unsent.append("context_management")
-
-
-def _is_kept_edit(edit: object) -> bool:
-    return isinstance(edit, dict) and str(edit.get("type")).startswith(CONTEXT_EDITS)
 
 
 def _betas(asked: str, configured: str) -> str:
