@@ -5,10 +5,13 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from addon.answers.context import AnswerContext
-from addon.dialects import DIALECTS
+from addon.answers.reader import AnswerReader
+from addon.apis import APIS
+from addon.apis.writer import WriterContext
+from addon.dialects import DIALECTS, NATIVE_DIALECTS
 from benchmarks.tables import table
 from policies.family import Family
 
@@ -27,13 +30,25 @@ class Stream:
     aim_us: int
     opening: tuple[dict[str, Any], ...] = ()
     family: Family = Family("bench")
+    api: Literal["chat", "messages", "responses"] = "chat"
+    """The API of the client."""
 
     def events(self) -> Iterator[bytes]:
         """Yield ``CHUNKS`` events that differ like real ones."""
         for number in range(CHUNKS):
             text = json.dumps(_WORDS[number % len(_WORDS)])
             # OpenAI pads chunks to different lengths, so the bytes around the text differ too.
-            yield self.event.replace("TEXT", text).replace("PADDING", "x" * (1 + number % 7)).encode()
+            padded = self.event.replace("PADDING", "x" * (1 + number % 7)).replace(
+                "BLANKS", " " * (number % 14)
+            )
+            yield padded.replace("TEXT", text).replace("NUMBER", str(number + 4)).encode()
+
+    def open(self, context: AnswerContext) -> AnswerReader:
+        """Return the reader of the stream."""
+        api = APIS[self.api]
+        if self.dialect == api.NATIVE_DIALECT:
+            return NATIVE_DIALECTS[self.dialect].stream(context)
+        return api.translate(DIALECTS[self.dialect].stream(context), _WRITER, streams=True)
 
 
 def _chat(delta: str, more: str = "") -> str:
@@ -44,6 +59,7 @@ def _chat(delta: str, more: str = "") -> str:
     )
 
 
+_WRITER = WriterContext("call", "house/slug", 1_763_720_000, 9, {})
 _MESSAGE = {
     "id": "msg_1",
     "type": "message",
@@ -54,6 +70,15 @@ _MESSAGE = {
 _ANTHROPIC = (
     {"type": "message_start", "message": _MESSAGE},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+)
+_RESPONSES = (
+    {"type": "response.created", "response": {"model": "m"}, "sequence_number": 0},
+    {
+        "type": "response.output_item.added",
+        "item": {"type": "message"},
+        "output_index": 0,
+        "sequence_number": 1,
+    },
 )
 STREAMS = (
     Stream("chat, chunks alike", "openai", _chat('"content":TEXT'), PASS_THROUGH_AIM_US),
@@ -86,6 +111,22 @@ STREAMS = (
         opening=_ANTHROPIC,
     ),
     Stream(
+        "messages, native, padded by the provider",
+        "anthropic",
+        "event: content_block_delta\ndata: "
+        '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":TEXT}BLANKS}\n\n',
+        PASS_THROUGH_AIM_US,
+        opening=_ANTHROPIC,
+        api="messages",
+    ),
+    Stream(
+        "messages, from chat chunks alike",
+        "openai",
+        _chat('"content":TEXT'),
+        DIALECT_AIM_US,
+        api="messages",
+    ),
+    Stream(
         "gemini",
         "gemini",
         'data: {"candidates": [{"content": {"parts": [{"text": TEXT}],"role": "model"},"index": 0}],'
@@ -94,6 +135,17 @@ STREAMS = (
         '"responseId": "AbCdEfGhIjKl"}\r\n\r\n',
         DIALECT_AIM_US,
     ),
+    Stream(
+        "responses, natively",
+        "responses",
+        "event: response.output_text.delta\ndata: "
+        '{"type":"response.output_text.delta","content_index":0,"delta":TEXT,"item_id":"msg_0123456789abcdef",'
+        '"logprobs":[],"obfuscation":"PADDING","output_index":0,"sequence_number":NUMBER}\n\n',
+        PASS_THROUGH_AIM_US,
+        opening=_RESPONSES,
+        api="responses",
+    ),
+    Stream("responses through chat", "openai", _chat('"content":TEXT'), DIALECT_AIM_US, api="responses"),
 )
 
 
@@ -110,7 +162,7 @@ def _microseconds(stream: Stream) -> float:
     context = AnswerContext(
         "house/slug", stream.family, {"gpt-5.4-mini-2026-03-05": "house/slug"}, ("secret",)
     )
-    reader = DIALECTS[stream.dialect].stream(context)
+    reader = stream.open(context)
     for opening in stream.opening:
         reader.feed(b"data: " + json.dumps(opening).encode() + b"\n\n")
     events = list(stream.events())

@@ -38,10 +38,8 @@ def explain_dialect(model: Model) -> str | None:
     """Return why a call goes to the Responses API, None for one that does not."""
     if model.dialect != RESPONSES:
         return None
-    why = (
-        "has no other" if model.family.responses_only else "takes tools with reasoning only there, or better"
-    )
-    return f"dialect {RESPONSES}: the model {why} ({name_dialect_rule(model)})"
+    why = ": it has no other" if model.family.responses_only else ", for calls with tools and reasoning"
+    return f"dialect {RESPONSES}{why} ({name_dialect_rule(model)})"
 
 
 def choose_dialect(target: Target, fields: Mapping[str, Any], native: str | None = None) -> Target:

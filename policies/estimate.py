@@ -69,7 +69,8 @@ def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -
 def estimate_native_tokens(body: Mapping[str, object], estimator: Estimator) -> int:
     """As ``estimate_prompt_tokens``, for the body of another API than chat.
 
-    Its ``messages`` or ``input`` are a list of messages and other items. What a tool returned may have media in it.
+    Its ``messages`` or ``input`` are a list of messages and other items, or of texts or tokens to embed. What a tool
+    returned may have media in it.
     """
     tally = _Tally()
     for name, value in body.items():
@@ -107,7 +108,7 @@ class _Tally(Struct):
     messages: int = 0
     has_tools: bool = False
     images: int = 0
-    media_tokens: int = 0
+    media_tokens: int = 0  # and those that a client has counted itself
     texts: list[str] = []
     waiting_chars: int = 0
 
@@ -181,10 +182,15 @@ class _Tally(Struct):
                 self.add_members([{name: value}])
 
     def add_items(self, items: list[Any]) -> None:
-        """Count messages and items of another API than chat, each like a message."""
-        self.messages += len(items)
+        """Count messages and items of another API than chat, each like a message; of ids of tokens, each is one."""
         for item in items:
-            self._add_item(item)
+            if type(item) is int:
+                self.media_tokens += 1
+            elif type(item) is list:
+                self.add_items(item)
+            else:
+                self.messages += 1
+                self._add_item(item)
 
     def _add_item(self, item: object) -> None:
         if not isinstance(item, dict):

@@ -82,10 +82,14 @@ def choose_fallback(
             return NoFallback("safety_net is off")
         return _on_the_platform(models.get(first.model.slug), first.model)
     slug = workspace.fallback_model
+    if first.model.serves == "embeddings":
+        return NoFallback("the vectors of two models can't be compared")
     if slug is None:
         return NoFallback("the workspace has no fallback_model")
     if slug == first.model.slug:
         return NoFallback("fallback_model is the same model")
+    if _makes_embeddings(slug, models):
+        return NoFallback(f"fallback_model {slug} makes embeddings")
     fallback = _fallback(models.get(slug), workspace)
     if isinstance(fallback, str):
         return NoFallback(f"fallback_model {slug} can't serve: {fallback}")
@@ -100,7 +104,9 @@ def list_long_prompt_targets(
     A call with the customer's own key goes to the platform's only by the Safety Net.
     """
     slug = workspace.context_fallback_model
-    if slug is None or slug == first.model.slug:
+    if slug is None or slug == first.model.slug or _makes_embeddings(slug, models):
+        return ()
+    if first.model.serves == "embeddings":
         return ()
     found = _fallback(models.get(slug), workspace)
     if isinstance(found, str) or (
@@ -108,6 +114,12 @@ def list_long_prompt_targets(
     ):
         return ()
     return found
+
+
+def _makes_embeddings(slug: str, models: Mapping[str, Model]) -> bool:
+    """Return whether a model that a workspace's file names for chat makes embeddings by now."""
+    model = models.get(slug)
+    return model is not None and model.serves == "embeddings"
 
 
 def _on_the_platform(listed: Model | None, model: Model) -> tuple[Target, ...] | NoFallback:

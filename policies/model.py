@@ -27,6 +27,7 @@ Plan = Literal["standard", "pro"]
 Mode = Literal["payg", "byok"]
 Reset = Literal["never", "daily", "weekly", "monthly"]
 Order = Literal["sticky", "first", "cheapest", "fastest"]
+Serves = Literal["chat", "embeddings"]
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 
 _NO_ALIASES: Final = Aliases()
@@ -56,6 +57,7 @@ class Model:
     ``wholesale`` and ``retail`` hold where none of ``timed`` does. ``aliases`` are further names of the row.
     ``dialect`` is the wire shape of its calls: that of the provider, or ``"responses"`` where its family has no other.
     ``prefers_responses``: calls with tools and reasoning go to the provider's Responses API (see ``dialect_choice``).
+    ``serves`` is which calls it takes, None outside the catalog, where that is not known.
     """
 
     slug: str
@@ -82,6 +84,7 @@ class Model:
     aliases: tuple[str, ...] = field(default=(), repr=False)
     dialect: str = ""
     prefers_responses: bool = False
+    serves: Serves | None = "chat"
     price_set: PriceSet = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """The facts of a request that routing uses. A routing rule sees nothing else of it."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -44,14 +44,11 @@ class RequestFacts(Struct, frozen=True, dict=True):
     @cached_property
     def rare_kinds(self) -> frozenset[str]:
         """Those of ``RARE_KINDS`` that the prompt may have. A file may hold sound and pictures."""
-        found = set()
+        found: set[str] = set()
         for message in self.fields["messages"]:
             content = message.get("content")
-            parts = [message, *(content if isinstance(content, list) else ())]
-            types = {kind for part in parts if isinstance(kind := part.get("type"), str)}
-            found |= {"audio_input", "cached_audio_input"} if types & (SOUNDS | FILES) else set()
-            found |= {"image_input"} if types & (IMAGES | FILES) else set()
-            found |= {"cache_write_1h"} if any(map(_is_kept_long, parts)) else set()
+            calls = message.get("tool_calls") or ()
+            found |= _rare_kinds_of([message, *(content if isinstance(content, list) else ()), *calls])
         tools = self.fields.get("tools", ())
         if any(map(_is_kept_long, (self.fields, *tools, *(tool.get("function") for tool in tools)))):
             found.add("cache_write_1h")
@@ -74,6 +71,32 @@ class RequestFacts(Struct, frozen=True, dict=True):
         It uses the most cautious coefficients, because no model is chosen yet whose family has better ones.
         """
         return estimate_prompt_tokens(self.fields, _MOST_CAUTIOUS)
+
+
+def find_native_rare_kinds(body: Mapping[str, Any]) -> frozenset[str]:
+    """Return those of ``RARE_KINDS`` that the prompt of a Messages or Responses request may have."""
+    waiting: list[object] = [
+        body,
+        body.get("tools"),
+        body.get("system"),
+        body.get("messages"),
+        body.get("input"),
+    ]
+    holders: list[Mapping[str, Any]] = []
+    for one in waiting:
+        if isinstance(one, Mapping):
+            holders.append(one)
+            waiting += [one.get("content"), one.get("output"), one.get("source")]
+        elif isinstance(one, list):
+            waiting += one
+    return frozenset(_rare_kinds_of(holders))
+
+
+def _rare_kinds_of(parts: Sequence[Mapping[str, Any]]) -> set[str]:
+    types = {kind for part in parts if isinstance(kind := part.get("type"), str)}
+    found = {"audio_input", "cached_audio_input"} if types & (SOUNDS | FILES) else set()
+    found |= {"image_input"} if types & (IMAGES | FILES) else set()
+    return found | {"cache_write_1h"} if any(map(_is_kept_long, parts)) else found
 
 
 def text_of(content: str | list[Mapping[str, Any]] | None, max_chars: int = sys.maxsize) -> str:

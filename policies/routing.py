@@ -221,6 +221,7 @@ def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
         max_completion_tokens=None,
         byok_only=True,
         active=True,
+        serves=None,
     )
 
 

@@ -40,6 +40,7 @@ class ChatChunks:
     """The chunks of an OpenAI-shaped stream; see ``stream_chunks.Chunks``."""
 
     end = DONE_EVENT
+    events_sent = 0
     kept_chars = 0
     is_closed = False
     """The stream ends only with [DONE] or the end of the message."""

@@ -67,7 +67,8 @@ class StreamedAnswerReader:
         self._silence = Silence()
 
     has_pending = property(attrgetter("_chunks.placement.has_pending"))
-    buffered_bytes = events_sent = 0
+    buffered_bytes = 0
+    events_sent = property(attrgetter("_chunks.events_sent"))
     usage = property(attrgetter("_chunks.usage"))
     finish_reason = property(attrgetter("_chunks.finish_reason"))
     has_finished = property(lambda self: self.is_done or self._chunks.is_complete)

@@ -46,6 +46,10 @@ class Chunks(Protocol):
         """The length of the content that was kept for a later chunk: it is no silence."""
 
     @property
+    def events_sent(self) -> int:
+        """How many events the client got, where an API numbers them; else 0."""
+
+    @property
     def usage(self) -> Usage | None:
         """The counts that are known so far."""
 

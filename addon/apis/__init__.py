@@ -10,7 +10,13 @@ from typing import Final
 
 from addon.apis.api import Api
 from addon.apis.chat import api as chat
+from addon.apis.embeddings import api as embeddings
 from addon.apis.messages import api as messages
 from addon.apis.responses import api as responses
 
-APIS: Final[Mapping[str, Api]] = {"chat": chat, "messages": messages, "responses": responses}
+APIS: Final[Mapping[str, Api]] = {
+    "chat": chat,
+    "messages": messages,
+    "responses": responses,
+    "embeddings": embeddings,
+}

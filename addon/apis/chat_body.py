@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from addon.apis.field_names import NO_SOURCES, Sources
 from policies.refusal import Refusal
 
 
@@ -14,20 +15,20 @@ class ChatBody(Struct, frozen=True, gc=False):
     |---|---|
     | ``untranslated`` | the names of what was left out, in the words of the API; for ``X-Gateway-Dropped`` |
     | ``obstacle`` | the path and the reason of what may not be left out: the call can't go through chat |
-    | ``sources`` | for each message the path of what it is from |
+    | ``sources`` | for each message, and for each tool, the path of what it is from |
     """
 
     body: dict[str, Any]
     untranslated: tuple[str, ...] = ()
     obstacle: tuple[str, str] | None = None
-    sources: tuple[str, ...] = ()
+    sources: Sources = NO_SOURCES
 
 
 class Losses:
-    """Collects what a chat body can't carry while it is made, and the ``sources`` of its messages."""
+    """Collects what a chat body can't carry while it is made, and the ``sources`` of its messages and tools."""
 
     def __init__(self) -> None:
-        self.sources: list[str] = []
+        self.sources: dict[str, list[str]] = {"messages": [], "tools": []}
         self._names: dict[str, None] = {}
         self._obstacle: tuple[str, str] | None = None
 
@@ -42,7 +43,7 @@ class Losses:
 
     def made(self, body: dict[str, Any]) -> ChatBody:
         """Return ``body`` with what was noted."""
-        return ChatBody(body, tuple(self._names), self._obstacle, tuple(self.sources))
+        return ChatBody(body, tuple(self._names), self._obstacle, self.sources)
 
 
 def check_obstacle(obstacle: tuple[str, str] | None) -> None:

@@ -56,13 +56,13 @@ def _reader_of(call: Call, attempt: UpstreamAttempt, status: int, context: Answe
     if not 200 <= status < 300:
         return ErrorAnswerReader(status, context)
     max_bytes = call.settings.conf.upstream.max_response_bytes
+    if call.api is CHAT:
+        return _chat_reader(call, attempt, context, max_bytes)
+    attempt.writer_context = _writer_context(call, attempt)
     if attempt.native:
         native = attempt.native
         return native.stream(context) if call.exchange.stream else native.whole(context, max_bytes)
     reader = _chat_reader(call, attempt, context, max_bytes)
-    if call.api is CHAT:
-        return reader
-    attempt.writer_context = _writer_context(call, attempt)
     return call.api.translate(reader, attempt.writer_context, streams=call.exchange.stream)
 
 

@@ -24,6 +24,7 @@ class Endpoint(Enum):
     MESSAGES = "/v1/messages"
     COUNT_TOKENS = "/v1/messages/count_tokens"
     RESPONSES = "/v1/responses"
+    EMBEDDINGS = "/v1/embeddings"
     PROBE = "/"
     MODELS = "/v1/models"
     MODEL = "/v1/models/{slug}"
@@ -35,6 +36,7 @@ API_NAMES: Final[Mapping[Endpoint, ApiName]] = MappingProxyType(
         Endpoint.MESSAGES: "messages",
         Endpoint.COUNT_TOKENS: "messages",
         Endpoint.RESPONSES: "responses",
+        Endpoint.EMBEDDINGS: "embeddings",
     }
 )
 """The names in ``APIS`` of those that take a request body."""

@@ -39,12 +39,12 @@ def make_openai_model(model: Model) -> dict[str, Any]:
 
 
 def format_anthropic_list(models: Iterable[Model], query: str) -> bytes:
-    """Return the page of the active models that a query asks for. Raises Refusal ``validation_failed``.
+    """Return the page of the active chat models that a query asks for. Raises Refusal ``validation_failed``.
 
     A page begins after ``after_id`` or ends before ``before_id``, in the order of slugs. So a model that left the
     catalog between two pages still has its place.
     """
-    by_slug = {model.slug: model for model in _list_active(models)}
+    by_slug = {model.slug: model for model in _list_active(models) if model.serves == "chat"}
     slugs = list(by_slug)
     asked = {name: value for name, value in parse_qsl(query, keep_blank_values=True) if name in _PAGING}
     limit = _read_limit(asked.get("limit"))
@@ -67,7 +67,7 @@ def format_anthropic_list(models: Iterable[Model], query: str) -> bytes:
 
 
 def format_openai_list(models: Iterable[Model]) -> bytes:
-    """Return all active models."""
+    """Return all active models, also those that make embeddings."""
     return encode_json({"object": "list", "data": [make_openai_model(one) for one in _list_active(models)]})
 
 

@@ -81,8 +81,11 @@ class PublicCatalog:
 
 
 def make_public_rows(models: Iterable[Model], now: datetime) -> list[dict[str, Any]]:
-    """Return the active models as rows, sorted by slug, with the prices that hold ``now``: exact, in USD."""
-    active = sorted((model for model in models if model.active), key=lambda model: model.slug)
+    """Return the active chat models as rows, sorted by slug, with the prices that hold ``now``: exact, in USD.
+
+    Clients offer each of them for chat, and the contract knows no other calls.
+    """
+    active = sorted((one for one in models if one.active and one.serves == "chat"), key=lambda one: one.slug)
     return [_row(model.at(now)) for model in active]
 
 

@@ -9,7 +9,8 @@ A refusal for the rate comes before any refusal for the body or the money. So a 
 its token then, and without a token it is refused for the rate instead. A workspace whose bucket was empty at the last
 take probably has no token now. Its calls take theirs first, so that the gateway does not read bodies in vain.
 
-Tokens a minute, where a limit applies, are known with the body alone, so a call takes them in one step with its hold.
+Tokens a minute, and the rates of users and tags, are known with the body alone. So where such a limit applies, a call
+takes them in one step with its hold.
 """
 
 import math

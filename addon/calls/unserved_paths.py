@@ -23,12 +23,13 @@ UNSERVED_PATHS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "/v1/responses/compact": "Conversations are not compacted here: let the client summarize them with a model.",
         "/v1/responses/input_tokens": "Tokens of Responses are not counted here: the usage of an answer has them.",
-        "/v1/messages": f"Anthropic's Messages API is not served. {_NATIVE}",
-        "/v1/complete": f"Anthropic's Text Completions API is not served. {_NATIVE}",
+        "/v1/messages": "The path is /v1/messages, without a slash or anything else after it.",
+        "/v1/messages/batches": f"Batches are not served. {_TO_PROVIDER}",
+        "/v1/complete": "Legacy text completions are not served: send messages to /v1/messages instead.",
         "/v1/completions": "Legacy text completions are not served: send messages to /v1/chat/completions instead.",
         "/v1/engines": "Engines are not served: name the model in the body of /v1/chat/completions instead.",
         "/v1/edits": "Edits are not served: send messages to /v1/chat/completions instead.",
-        "/v1/embeddings": f"Embeddings are not served. {_TO_PROVIDER}",
+        "/v1/embeddings": "The path is /v1/embeddings, without a slash after it.",
         "/v1/rerank": f"Reranking is not served. {_TO_PROVIDER}",
         "/v1/moderations": f"Moderations are not served. {_TO_PROVIDER}",
         "/v1/audio": f"Speech and transcriptions are not served. {_TO_PROVIDER}",
@@ -62,31 +63,13 @@ UNSERVED_PATHS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The message for each path, and for all paths below it."""
 
-_BELOW_SERVED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "/v1/chat/completions": UNSERVED_PATHS["/v1/chat/completions"],
-        "/v1/messages": "The path is /v1/messages, without a slash after it.",
-        "/v1/messages/batches": UNSERVED_PATHS["/v1/batches"],
-        "/v1/embeddings": "The path is /v1/embeddings, without a slash after it.",
-    }
-)
-"""What is said instead once the path, or one above it, is served."""
-
 
 def make_not_found(path: str, served: Collection[str]) -> Refusal:
     """Return the refusal ``not_found`` of a path at which nothing is served. It repeats nothing of the path.
 
     ``served`` are the endpoints, such as ``POST /v1/chat/completions``.
     """
-    paths = [one.partition(" ")[2] for one in served]
-    below = {prefix: text for prefix, text in _BELOW_SERVED.items() if _is_below(prefix, paths)}
-    known = {
-        prefix: text for prefix, text in {**UNSERVED_PATHS, **below}.items() if _is_below(path, [prefix])
-    }
-    said = known[max(known, key=len)] if known else "There is nothing here."
+    known = [prefix for prefix in UNSERVED_PATHS if f"{path}/".startswith(f"{prefix}/")]
+    said = UNSERVED_PATHS[max(known, key=len)] if known else "There is nothing here."
     *firsts, last = served
     return Refusal("not_found", f"{said} The gateway serves {', '.join(firsts)} and {last}.")
-
-
-def _is_below(path: str, prefixes: Collection[str]) -> bool:
-    return any(f"{path}/".startswith(f"{prefix}/") for prefix in prefixes)

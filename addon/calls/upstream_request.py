@@ -35,10 +35,11 @@ from policies.model import Model
 from policies.money import RARE_KINDS, compute_costs_nanousd
 from policies.place_order import Measure, order_route
 from policies.refusal import Refusal
-from policies.request_facts import RequestFacts
+from policies.request_facts import RequestFacts, find_native_rare_kinds
 from policies.review import ReviewedCall, review, reviewed_messages
 from policies.route import Route, Target
 from policies.sanitize import Sanitized, sanitize
+from policies.served_calls import check_serves
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 from policies.token_limits import TokenRequest, find_budget_rates, find_likely_tokens, find_token_limits
 from policies.usage import Usage
@@ -51,7 +52,10 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
     """
     note_request(call, chat)
     if budgets := call.exchange.workspace.budgets:
-        check_required(budgets, call.exchange.end_user, call.exchange.tags)
+        try:
+            check_required(budgets, call.exchange.end_user, call.exchange.tags)
+        except Refusal as refusal:
+            raise rename_in_refusal(refusal, call.api.FIELD_NAMES) from None
 
 
 def note_request(call: Call, chat: ChatRequest) -> None:
@@ -76,6 +80,8 @@ def find_route(call: Call, speeds: PlaceSpeeds | None = None) -> Route:
     route = settings.routes.find(RequestFacts(chat.model, chat.fields), call.exchange.workspace)
     if route.targets[0].model.slug not in settings.models:
         _check_custom_name(route.targets[0].model.slug, call)
+    if route.targets[0].model.serves != "chat" or call.api.NAME == "embeddings":
+        check_serves(route, "embeddings" if call.api.NAME == "embeddings" else "chat", settings.models)
     route = route if key.models is None else restrict_route(route, key)
     if not route.has_choice:
         return route
@@ -228,7 +234,8 @@ def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protecte
     # Only these may have other prices, and to look for them takes time.
     rare_kinds = RARE_KINDS & model.retail.own_kinds
     if rare_kinds:
-        rare_kinds &= RequestFacts(chat.model, chat.fields).rare_kinds
+        facts = RequestFacts(chat.model, chat.fields)
+        rare_kinds &= find_native_rare_kinds(chat.native.body) if chat.native else facts.rare_kinds
     return compute_max_cost(
         model.retail,
         prompt_tokens=chat.prompt_tokens(model.family),

@@ -94,6 +94,8 @@ def why_skipped(model: Model) -> str | None:
         return "not active"
     if provider.builtin:
         return "built in: no vendor serves it"
+    if model.serves != "chat":
+        return "it makes embeddings, and a probe is a chat call"
     if model.byok_only:
         return "served with customers' own keys only"
     if not provider.has_platform_key:
@@ -126,7 +128,9 @@ def _most_nanousd(model: Model, prices: Prices, body: bytes, cap_tokens: int) ->
         1,
         is_protected=True,
         uncapped_tokens=model.family.uncapped_completion_tokens,
-        max_searches=model.max_searches,
+        max_searches=0
+        if model.hosted_tools
+        else model.max_searches,  # A chat call can't ask for such a tool.
     )
     return most.prompt_nanousd - (-most.token_picousd * cap_tokens // PICOUSD_PER_NANOUSD)
 

@@ -152,8 +152,8 @@ def _compare_period(
         applies: dict[str, Decimal] = {}
         for key in map(price_key, PRICE_FIELDS):
             kind = _KINDS.get(key)
-            if kind is None:
-                continue
+            if kind is None or (key not in known and NEAREST.get(kind) not in applies):
+                continue  # Of embeddings, no output has a price.
             price = Decimal(known[key]) if key in known else applies[NEAREST[kind]]
             applies[kind] = _round(wanted[kind]) if kind in wanted else price
             if applies[kind] != price:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from addon.apis import APIS
 from addon.commands.errors import report_errors
 from addon.commands.explain_output import format_explanation
 from addon.commands.options import conf_option, json_option
@@ -43,10 +44,15 @@ _OF_THIS_SHELL = "Keys are those of this shell's environment, which may not be t
 @click.option(
     "--key", "key_id", metavar="ID", help="The API key that it uses.  [default: the first active one]"
 )
+@click.option(
+    "--api", type=click.Choice(tuple(APIS)), default="chat", show_default=True, help="The API of the request."
+)
 @json_option
 @conf_option
-def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: bool, conf_file: Path) -> None:
-    """Show what would happen to a chat request with the body in FILE ("-": standard input), and why.
+def explain_command(
+    file: str, workspace_id: str, key_id: str | None, api: str, as_json: bool, conf_file: Path
+) -> None:
+    """Show what would happen to a request with the body in FILE ("-": standard input), and why.
 
     Nothing is sent or written. The exit status is 0 also when the call would be refused.
     """
@@ -58,7 +64,7 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
             states = KnownStates(read_circuits(ledger, settings))
             counted, credits = find_counted(ledger), find_last_credits(ledger, [workspace.id])
             explanation = explain(
-                make_admitted_call(settings, workspace, key), content, counted, credits, states
+                make_admitted_call(settings, workspace, key, api), content, counted, credits, states
             )
     hints = _find_hints(explanation, settings, workspace)
     if as_json:

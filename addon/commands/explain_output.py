@@ -16,6 +16,7 @@ from addon.explain.sentences import (
     describe_refusal,
     describe_requests,
     describe_tokens,
+    describe_way,
     name_attempt,
 )
 from addon.text.unprintable import escape_unprintable
@@ -55,6 +56,7 @@ def _format_attempt(number: int, explained: ExplainedAttempt) -> Iterator[str]:
             name_attempt(number, explained),
             f"mode: {describe_mode(target)}",
             f"upstream: {model.upstream_model_id}{place}",
+            *describe_way(explained),
             *(f"because: {reason}" for reason in explained.reasons),
         ]
     )

@@ -23,13 +23,18 @@ from addon.commands.readers import load_served_settings
 from addon.commands.usage_options import check_names
 from addon.reconcile.comparison import MAX_CALL_MS, Catalog, Comparison, compare
 from addon.reconcile.export_line import KINDS, Export, Tokens
-from addon.reconcile.ledger_call import FirstAttempt, LedgerCall, ModelPrices
+from addon.reconcile.ledger_call import FailedAttempt, LedgerCall, ModelPrices
 from addon.reconcile.plan import Plan, make_plan, parse_month
 from addon.settings.settings import Settings
 from addon.store.backends import find_ledger
+from addon.store.money.ledger import Ledger
 from addon.store.money.reports.call_filter import Filter
 from addon.store.money.reports.price_sets import read_price_sets
-from addon.store.money.reports.provider_calls import select_fallbacks, select_provider_calls
+from addon.store.money.reports.provider_calls import (
+    select_failed_attempts,
+    select_fallbacks,
+    select_provider_calls,
+)
 from policies.model import Model
 from policies.model_names import ModelNames
 from policies.money import parse_usd_nanousd
@@ -183,8 +188,7 @@ def _compare(
         kept = {one.hash: one.prices for file in files for one in read_price_sets(file)}
         sets = {name: _prices_of(one) for name, one in kept.items() if one is not None}
         calls, catalog = map(LedgerCall._make, rows), replace(catalog, sets=sets)
-        fallbacks = chain(*(select_fallbacks(one, plan.since, plan.until) for one in files))
-        attempts = _first_attempts(fallbacks, settings, provider)
+        attempts = chain(*(_find_attempts(one, settings, provider, plan) for one in files))
         with report_export_errors("the files"):
             return compare(exports, calls, plan, catalog, aliases, attempts)
 
@@ -192,16 +196,17 @@ def _compare(
 _BEGIN: Final = itemgetter(LedgerCall._fields.index("created_at"))
 
 
-def _first_attempts(
-    fallbacks: Iterable[tuple[str, str, str]], settings: Settings, provider: str
-) -> Iterator[FirstAttempt]:
-    """Yield the attempts of a provider's models that another model followed."""
+def _find_attempts(ledger: Ledger, settings: Settings, provider: str, plan: Plan) -> Iterator[FailedAttempt]:
+    """Yield the failed attempts of a provider's models that another attempt followed."""
+    for created_at, place, platform_key in select_failed_attempts(ledger, provider, plan.since, plan.until):
+        yield FailedAttempt(created_at, place.removeprefix(f"{provider}/"), platform_key)
+    # Rows of earlier versions say only that a fallback followed.
     names = ModelNames(settings.models)
-    for created_at, requested, served in fallbacks:
+    for created_at, requested, served in select_fallbacks(ledger, plan.since, plan.until):
         model = names.find(requested)
-        place = model.place_at(provider) if model else None
-        if place is not None and place.slug != served:
-            yield FirstAttempt(created_at, place.upstream_model_id)
+        asked = model.place_at(provider) if model else None
+        if asked is not None and asked.slug != served:
+            yield FailedAttempt(created_at, asked.upstream_model_id)
 
 
 def _prices_of_model(model: Model) -> ModelPrices:

@@ -62,7 +62,7 @@ PAGES: Final = (
         "explain",
         "Explain",
         parameters=frozenset({"workspace", "key", "example"}),
-        fields=frozenset({"workspace", "key", "body"}),
+        fields=frozenset({"workspace", "key", "api", "body"}),
     ),
     Page("/settings", "settings", "Settings", shows_files=True),
     Page("/machines", "machines", "Machines"),

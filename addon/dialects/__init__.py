@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from addon.answers.context import AnswerContext
 from addon.answers.reader import AnswerReader
-from addon.dialects import openai
+from addon.dialects import openai, openai_embeddings
 from addon.dialects.anthropic import count_tokens as anthropic_counter
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.anthropic import native as native_anthropic
@@ -17,6 +17,7 @@ from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.native_request import NativeDialect, TokenCounter
 from addon.dialects.responses import dialect as responses
+from addon.dialects.responses import native as native_responses
 from policies.route import Target
 
 
@@ -44,8 +45,12 @@ DIALECTS: dict[str, Dialect] = {
     "responses": responses,
 }
 
-NATIVE_DIALECTS: dict[str, NativeDialect] = {"anthropic": native_anthropic}
-"""The dialects in whose shape a client's own API is, so that bodies and answers keep it."""
+NATIVE_DIALECTS: dict[str, NativeDialect] = {
+    "anthropic": native_anthropic,
+    "responses": native_responses,
+    "openai": openai_embeddings,
+}
+"""The dialects in whose shape a client's own API is, so that bodies and answers keep it: of OpenAI's, embeddings."""
 
 TOKEN_COUNTERS: dict[str, TokenCounter] = {"anthropic": anthropic_counter}
 """The dialects of ``NATIVE_DIALECTS`` whose providers count the tokens of a prompt."""

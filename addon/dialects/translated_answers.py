@@ -14,7 +14,7 @@ from addon.answers.usage import merge_usage, parse_usage
 from addon.answers.usage_placement import UsagePlacement
 from addon.answers.whole import Answer, decode_answer, failed, with_billing_notes
 from addon.dialects.chat_shape import HEAD, StreamTranslator
-from addon.dialects.translated_template import translated_template
+from addon.dialects.translated_template import SlottedTemplate, translated_template
 from addon.text.errors import ErrorAnswer, unreadable_answer
 from addon.text.json_encode import encode_json
 from policies.family import Family
@@ -29,6 +29,7 @@ class TranslatedChunks:
     """The chunks of a stream of another shape; see ``stream_chunks.Chunks``."""
 
     end = DONE_EVENT
+    events_sent = 0
 
     def __init__(self, translator: StreamTranslator, context: AnswerContext) -> None:
         self.finish_reason: str | None = None
@@ -37,7 +38,7 @@ class TranslatedChunks:
         self._secrets = StreamedSecrets(context.secrets)
         self._family = context.family
         self._translator = translator
-        self._template: Template | None = None
+        self._template: Template | SlottedTemplate | None = None
         """That of the event that was read last."""
         self._is_clear: Callable[[str], bool] | None = None
         """The function that takes the text of an event that fits."""

@@ -1,23 +1,97 @@
 """The template of a translated event: later ones with the same bytes around their text need no reading. Pure.
 
-The event before such an event was equal but for its text, so it left the translator in the same state.
+The event before such an event was equal but for its text, so it left the translator in the same state. In the Responses
+API, events also differ in their number and their padding, which no translator reads.
 """
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
-from addon.answers.chunk_template import TEXT, Template
+import msgspec
+
+from addon.answers.chunk_template import TEXT, Filled, Template
 from addon.answers.normalize.reasoning import repeats_reasoning
 from addon.answers.sse import frame
 from addon.answers.stream_chunks import Event
 from addon.text.json_encode import encode_json
 
-_READ_MEMBER = re.compile(rb'"(?:text|thinking|partial_json|input)":[ ]?"')
+_READ_MEMBER = re.compile(rb'"(?:text|thinking|partial_json|input|delta)":[ ]?"')
 _MADE_MEMBER = re.compile(rb'"(?:content|reasoning_content|arguments|text)":[ ]?"')
+_SLOT = re.compile(rb'"obfuscation":[ ]?"|"sequence_number":[ ]?')
+_PADDING = re.compile(rb"[A-Za-z0-9]*+")
+_NUMBER = re.compile(rb"[0-9]++")
+
+type Slots = tuple[tuple[re.Pattern[bytes], bytes], ...]
+"""What may differ, each with the bytes after it."""
 
 
-def translated_template(event: Event, chunk: dict[str, Any], sent: bytes, text_chars: int) -> Template | None:
+class SlottedTemplate(msgspec.Struct, frozen=True, gc=False):
+    """One event without its text, its number and its padding: the bytes before the first of these, and the others.
+
+    ``slots`` has what may differ before the text, and ``after`` follows the text, with ``slots_after``.
+    """
+
+    before: bytes
+    slots: Slots
+    after: bytes
+    slots_after: Slots
+    relayed_before: bytes
+    relayed_after: bytes
+    other_chars: int
+    relayed_twin: bytes = b""
+
+    def fill(
+        self, events: bytes, start: int, max_bytes: int, is_clear: Callable[[str], bool] | None
+    ) -> Filled:
+        """Return the events that fit; see ``Template.fill``."""
+        relayed: list[bytes] = []
+        chars, at = 0, start
+        while (begin := _match(events, at, self.before, self.slots)) >= 0:
+            if (found := TEXT.match(events, begin)) is None:
+                break
+            shown = found[1]
+            end = _match(events, begin + len(shown), self.after, self.slots_after)
+            try:
+                text = _decoded(shown) if b"\\" in shown else shown.decode()
+            except ValueError:  # The text is not UTF-8.
+                break
+            if end < 0 or end - at > max_bytes or (is_clear and not is_clear(text)):
+                break
+            relayed += (self.relayed_before, shown, self.relayed_after)
+            chars, at = chars + self.other_chars + len(text), end
+        return Filled(b"".join(relayed), chars, at)
+
+
+def _match(events: bytes, at: int, first: bytes, slots: Slots) -> int:
+    """Return the end of ``first`` and ``slots`` from ``at`` on, or -1 where they do not fit."""
+    if not events.startswith(first, at):
+        return -1
+    at += len(first)
+    for filling, after in slots:
+        if (found := filling.match(events, at)) is None or not events.startswith(after, found.end()):
+            return -1
+        at = found.end() + len(after)
+    return at
+
+
+def _slotted(text: bytes) -> tuple[bytes, Slots]:
+    """Return the bytes of ``text`` up to the first slot, and the slots."""
+    pieces, fillings, at = [], [], 0
+    for slot in _SLOT.finditer(text):
+        filling = _PADDING if slot[0].endswith(b'"') else _NUMBER
+        if found := filling.match(text, slot.end()):
+            pieces.append(text[at : slot.end()])
+            fillings.append(filling)
+            at = found.end()
+    first, *others = [*pieces, text[at:]]
+    return first, tuple(zip(fillings, others, strict=True))
+
+
+def translated_template(
+    event: Event, chunk: dict[str, Any], sent: bytes, text_chars: int
+) -> Template | SlottedTemplate | None:
     """Return the template of ``event``, which became ``chunk`` and was sent as it is, or None when it can have none.
 
     The one text of the event must be the one member of the delta, or its reasoning, which is sent under two names.
@@ -34,16 +108,20 @@ def translated_template(event: Event, chunk: dict[str, Any], sent: bytes, text_c
     shown = made[1]
     if not text or b"\\" in before or b"\\" in after or _decoded(text) != _decoded(shown):
         return None  # A name with a backslash could be another name of the text.
-    end = event.start + len(event.payload)
+    before, after = event.text[: event.start] + before, after + event.text[event.start + len(event.payload) :]
+    other_chars = text_chars - len(_decoded(text))
+    (first, slots), (second, slots_after) = _slotted(before), _slotted(after)
+    if not has_twin and (slots or slots_after):
+        return SlottedTemplate(first, slots, second, slots_after, made[0], made[-1], other_chars)
     return Template(
-        before=event.text[: event.start] + before,
+        before=before,
         between=b"",
-        after=after + event.text[end:],
+        after=after,
         relayed_before=made[0],
         relayed_twin=made[2] if has_twin else b"",
         relayed_between=b"",
         relayed_after=made[-1],
-        other_chars=text_chars - len(_decoded(text)),
+        other_chars=other_chars,
     )
 
 

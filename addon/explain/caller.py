@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from pydantic import SecretStr
 
+from addon.apis import APIS
 from addon.calls.call_state import Call
 from addon.edits.workspace_files import unknown_workspace_error
 from addon.explain.explaining import BUILT_IN_URL, Counted
@@ -51,10 +52,13 @@ def find_key(workspace: Workspace, key_id: str | None) -> Key:
     return by_id[key_id]
 
 
-def make_admitted_call(settings: Settings, workspace: Workspace, key: Key) -> Call:
-    """Return a call after the limiter. Builtin providers get a placeholder: only ``serve`` has their URL and key."""
+def make_admitted_call(settings: Settings, workspace: Workspace, key: Key, api: str = "chat") -> Call:
+    """Return a call of an API of ``APIS`` after the limiter.
+
+    Builtin providers get a placeholder: only ``serve`` has their URL and key.
+    """
     exchange = Exchange("explain", datetime.now(UTC), 0.0, Stage.ADMITTED, workspace, key)
-    return Call(exchange, settings.with_builtin_url(BUILT_IN_URL, SecretStr("-")))
+    return Call(exchange, settings.with_builtin_url(BUILT_IN_URL, SecretStr("-")), api=APIS[api])
 
 
 def find_counted(ledger: Ledger) -> Counted:

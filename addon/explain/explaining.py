@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.authentication import invalid_key_refusal
-from addon.calls.call_state import Call
+from addon.calls.call_state import CHAT, Call
 from addon.calls.endpoints import Endpoint
 from addon.calls.request_body import check_size
 from addon.calls.upstream_request import (
@@ -30,6 +30,7 @@ from addon.calls.upstream_request import (
     make_hold_request,
     prepare_next_target,
 )
+from addon.explain.api_fields import find_given, native_fields, untranslated_fields
 from addon.explain.explanation import Caps, ExplainedAttempt, Explanation, Refused, Step
 from addon.explain.fields import explained_fields
 from addon.explain.following import find_following
@@ -39,7 +40,6 @@ from addon.store.money.reports.wallet_credits import Credit
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, refusal_error
 from addon.text.http_heads import Headers, RequestHead
-from addon.text.json_decode import decode_object
 from policies.completion_cap import find_completion_cap
 from policies.dialect_choice import explain_dialect
 from policies.fallback import find_refusal_after_failure
@@ -101,7 +101,7 @@ def explain(
         return explanation
     once = counted if isinstance(counted, StoreUnavailable) else cache(counted)
     choose = counted.choose if isinstance(counted, LedgerCounters) else _choose_own
-    _explain_route(call, explanation, decode_object(content), _Budgets(once, credits, choose), states)
+    _explain_route(call, explanation, find_given(call, content), _Budgets(once, credits, choose), states)
     return explanation
 
 
@@ -222,7 +222,12 @@ def _send(call: Call, explained: ExplainedAttempt, sent: UpstreamAttempt, given:
     explained.body = json.loads(sent.request.content)
     explained.url = None if model.provider.builtin else sent.request.url
     explained.caps.sent = sent.sanitized.body.get(model.family.cap_field)
-    explained.fields = explained_fields(given, sent.sanitized, explained.target)
+    explained.is_native = None if call.api is CHAT else sent.native is not None
+    explained.fields = (
+        native_fields(call.chat, sent)
+        if sent.native
+        else (*explained_fields(given, sent.sanitized, explained.target), *untranslated_fields(call))
+    )
 
 
 def _error_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datetime) -> ErrorAnswer | None:

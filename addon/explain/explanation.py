@@ -52,7 +52,8 @@ class ExplainedAttempt:
 
     ``tokens`` are those that the call takes of its limits of tokens a minute, None where it takes none.
     ``body`` is the body that is sent. ``url`` is None for a builtin provider. ``reasons`` say why it is at its place in
-    the list, and ``following`` what would follow each failure.
+    the list, and ``following`` what would follow each failure. ``is_native`` says whether the body goes as its client
+    wrote it; None for a chat request.
     """
 
     target: Target
@@ -62,6 +63,7 @@ class ExplainedAttempt:
     tokens: int | None = None
     limits: list[dict[str, Any]] = field(default_factory=list)
     fields: tuple[FieldChange, ...] = ()
+    is_native: bool | None = None
     url: str | None = None
     body: dict[str, Any] | None = None
     denial: Denial | None = None

@@ -56,6 +56,7 @@ def _make_attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
         "dialect": target.model.dialect,
         "built_in": target.model.provider.builtin,
         "url": explained.url,
+        "native": explained.is_native,
         "caps": {**asdict(explained.caps), "won": explained.caps.won},
         "prompt_nanousd": explained.prompt_nanousd,
         "hold_nanousd": explained.hold_nanousd,

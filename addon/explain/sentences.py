@@ -34,6 +34,12 @@ def describe_mode(target: Target) -> str:
     return f"{target.mode} ({key})"
 
 
+def describe_way(attempt: ExplainedAttempt) -> Iterator[str]:
+    """Yield how a request of another API than chat gets to the provider."""
+    if attempt.is_native is not None:
+        yield "way: native, as the client wrote it" if attempt.is_native else "way: through chat"
+
+
 def describe_refusal(refused: Refused) -> str:
     """Return the step that refuses, the error that the client gets, and the reason for the operator."""
     why = f" ({refused.why})" if refused.why else ""

@@ -20,7 +20,7 @@ from addon.reconcile.export_line import Export, ExportError, Tokens
 from addon.reconcile.ledger_call import (
     FAILED_ATTEMPT,
     CallSums,
-    FirstAttempt,
+    FailedAttempt,
     LedgerCall,
     ModelPrices,
     Suspect,
@@ -137,11 +137,11 @@ def compare(
     plan: Plan,
     catalog: Catalog,
     aliases: Mapping[str, str],
-    attempts: Iterable[FirstAttempt] = (),
+    attempts: Iterable[FailedAttempt] = (),
 ) -> Comparison:
     """Return the comparison. Raises ``ExportError`` for too many groups.
 
-    ``calls`` also has those that began up to ``MAX_CALL_MS`` before. ``attempts`` are those of other providers' calls.
+    ``calls`` also has those that began up to ``MAX_CALL_MS`` before. ``attempts`` are further ones, which no call has.
     """
     ours = _sum_calls(calls, plan, catalog)
     _add_attempts(ours, attempts, plan)
@@ -183,12 +183,12 @@ def _sum_calls(calls: Iterable[LedgerCall], plan: Plan, catalog: Catalog) -> dic
     return found
 
 
-def _add_attempts(found: dict[Place, CallSums], attempts: Iterable[FirstAttempt], plan: Plan) -> None:
+def _add_attempts(found: dict[Place, CallSums], attempts: Iterable[FailedAttempt], plan: Plan) -> None:
     for attempt in attempts:
         day = plan.day_of(datetime.fromisoformat(attempt.created_at))
         if plan.has_day(day):
             model = attempt.upstream_model_id if plan.by_model else ""
-            sums = _group_of(found, (day, model, plan.key_numbered(None)))
+            sums = _group_of(found, (day, model, plan.key_numbered(attempt.platform_key)))
             sums.suspects.setdefault(FAILED_ATTEMPT, Suspect()).add(0)
 
 

@@ -42,11 +42,12 @@ class LedgerCall(NamedTuple):
     platform_key: int | None = None
 
 
-class FirstAttempt(NamedTuple):
-    """An attempt that failed before a fallback of another provider, whose row has the fallback alone."""
+class FailedAttempt(NamedTuple):
+    """An attempt that failed, and that its call's row does not have."""
 
     created_at: str
     upstream_model_id: str
+    platform_key: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

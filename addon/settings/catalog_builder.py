@@ -18,15 +18,16 @@ from addon.settings.catalog_schema import (
     MODELS_FILE,
     PROVIDERS_FILE,
     DeploymentTable,
-    FamilyTable,
     ModelTable,
     PlaceTable,
     ProviderTable,
 )
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import ErrorList, SettingsError, join_errors, join_key_path
+from addon.settings.family_schema import FamilyTable
 from addon.settings.file_content import parse_toml
 from addon.settings.model_aliases import choose_aliases
+from addon.settings.place_dialects import check_embeddings, find_prefers_responses
 from addon.settings.price_schema import make_prices
 from addon.settings.price_time_schema import make_timed_prices, reprice
 from addon.settings.provider_builder import ProviderBuilder
@@ -184,7 +185,7 @@ class CatalogBuilder:
             family=family,
             wholesale=wholesale,
             retail=compute_retail_prices(wholesale, markup_percent),
-            max_completion_tokens=table.max_completion_tokens,
+            max_completion_tokens=table.most_completion_tokens,
             byok_only=table.byok_only,
             active=table.active and (self.sandbox_enabled or not provider.builtin),
             context_window=table.context_window,
@@ -199,10 +200,14 @@ class CatalogBuilder:
             has_siblings=bool(table.deployments),
             quota=self._quotas.get(_place_of(table)),
             aliases=self._aliases[slug],
-            prefers_responses=_prefers_responses(table, provider, family, file, slug),
+            prefers_responses=find_prefers_responses(table, provider, family, file, slug),
+            serves=table.serves,
         )
         deployments = [self._make_deployment(model, table, at, file) for at in range(len(table.deployments))]
-        return replace(model, deployments=tuple([one for one in deployments if one is not None]))
+        model = replace(model, deployments=tuple([one for one in deployments if one is not None]))
+        if model.serves == "embeddings":
+            check_embeddings(model, file)
+        return model
 
     def _make_deployment(self, model: Model, table: ModelTable, at: int, file: Path) -> Model | None:
         """Return a further place of ``model``, None for a sandbox that does not run."""
@@ -221,7 +226,7 @@ class CatalogBuilder:
             upstream_model_id=deployment.upstream_model_id,
             family=family,
             dialect="",
-            prefers_responses=_prefers_responses(deployment, provider, family, file, *path),
+            prefers_responses=find_prefers_responses(deployment, provider, family, file, *path),
             max_completion_tokens=deployment.max_completion_tokens or model.max_completion_tokens,
             context_window=deployment.context_window or model.context_window,
             weight=deployment.weight,
@@ -242,23 +247,6 @@ class CatalogBuilder:
 
     def _find_family(self, name: str, file: Path, *path: str | int) -> Family:
         return self.families[check_known(name, self.families, file, *path, "family")]
-
-
-def _prefers_responses(
-    table: PlaceTable | DeploymentTable, provider: Provider, family: Family, file: Path, *path: str | int
-) -> bool:
-    """Return whether calls of a place may go to the Responses API of its provider.
-
-    Raises ``SettingsError`` where the place needs it and its provider has none.
-    """
-    if (table.dialect or family.responses_only) and provider.dialect != "openai":
-        key = "dialect" if table.dialect else "family"
-        reason = (
-            "needs the dialect responses, which only a provider of the dialect openai has;"
-            f" {provider.name} speaks {provider.dialect}"
-        )
-        raise SettingsError(file, join_key_path(*path, key), reason)
-    return table.dialect is not None and not family.responses_only
 
 
 def _place_of(table: PlaceTable | DeploymentTable) -> _Place:

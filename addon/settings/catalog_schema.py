@@ -5,11 +5,12 @@ that it does.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter, model_validator
 
+from addon.settings.family_schema import FamilyTable
 from addon.settings.price_schema import AnyServiceTierName, ServedPricesTable
 from addon.settings.price_time_schema import TimedPricesTable, check_complete, list_price_tables
 from addon.settings.validation import Table, table_error
@@ -19,42 +20,27 @@ from addon.settings.value_types import (
     ChatPath,
     Count,
     Distinct,
-    DottedPath,
     HeaderName,
     HeaderValue,
     Listed,
     Name,
     Price,
     ProviderName,
-    Range,
-    Ratio,
     Secret,
     SecretReference,
     Slug,
     Text,
-    Tokens,
-    Words,
 )
 from addon.text.aws_signature import find_region
-from policies.family import (
-    CapField,
-    Estimator,
-    ReasoningSummary,
-    ResponseFormatForm,
-    ResponseFormatSent,
-    StrictTools,
-    ThinkingType,
-    ToolChoiceForm,
-    ToolChoiceSent,
-)
 from policies.hosted_tools import HostedTool
-from policies.model import MAX_DEPLOYMENTS, Order
+from policies.model import MAX_DEPLOYMENTS, Order, Serves
 from policies.model_lacks import Lack
 from policies.prices import MAX_SEARCHES
 from policies.provider import Auth
 from policies.token_rate import MAX_TPM
 
-_DEFAULT = Estimator()
+NO_COMPLETION_TOKENS: Final = 1
+"""The catalog hard maximum of a model of embeddings, which makes no completion. Its output costs nothing."""
 
 type QuotaHeaders = Annotated[Listed[tuple[HeaderName, HeaderName]], Field(max_length=8)]
 """The names of two headers each: what remains, and when it begins again."""
@@ -144,86 +130,6 @@ class ProviderTable(Table):
         return self
 
 
-class EstimatorTable(Table):
-    """``[FAMILY.estimator]``: how the provider counts tokens."""
-
-    base_tokens: Tokens = _DEFAULT.base_tokens
-    tokens_per_message: Tokens = _DEFAULT.tokens_per_message
-    letters_per_token: Ratio = _DEFAULT.letters_per_token
-    marks_per_token: Ratio = _DEFAULT.marks_per_token
-    other_bytes_per_token: Ratio = _DEFAULT.other_bytes_per_token
-    tools_tokens: Tokens = _DEFAULT.tools_tokens
-    tokens_per_image: Tokens = _DEFAULT.tokens_per_image
-    completion_chars_per_token: Ratio = _DEFAULT.completion_chars_per_token
-
-
-class ResponsesTable(Table):
-    """``[FAMILY.responses]``: what replaces the family's own rules for calls that go to the Responses API."""
-
-    drops: Words | None = None
-    extra: Words | None = None
-    conflicts: dict[Text, Words] | None = None
-    implies: dict[Text, dict[Text, Any]] | None = None
-    values: dict[Text, dict[Text, Text]] | None = None
-    message_extra: Words | None = None
-    reasoning_summary: ReasoningSummary | None = None
-
-    @property
-    def stated(self) -> dict[str, Any]:
-        """The rules that it states."""
-        return {key: getattr(self, key) for key in self.model_fields_set}
-
-
-class FamilyTable(Table):
-    """One table of families.toml. What it leaves out is accepted as in the contract."""
-
-    cap_field: CapField = "max_tokens"
-    cap_within_window: bool = False
-    max_whole_completion_tokens: Count | None = None
-    drops: Words = frozenset()
-    clamps: dict[Text, Range] = {}
-    renames: dict[Text, Text] = {}
-    extra: Words = frozenset()
-    stop_limit: Count | None = None
-    n_limit: Count | None = None
-    asks_stream_usage: bool = True
-    reasoning_beside_completion: bool = False
-    uncapped_completion_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    reasons_unseen: bool = False
-    tokens_per_s: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] = 0
-    conflicts: dict[Text, Words] = {}
-    implies: dict[Text, dict[Text, Any]] = {}
-    values: dict[Text, dict[Text, Text]] = {}
-    message_extra: Words = frozenset()
-    message_drops: Words = frozenset()
-    message_renames: dict[Text, Text] = {}
-    roles: dict[Text, Text] = {"developer": "system"}
-    late_system_role: Text | None = None
-    one_system_message: bool = False
-    tool_result_media: bool = False
-    joins_text_parts: bool = False
-    needs_reasoning_content: bool = False
-    separates_results: bool = False
-    tool_choices: dict[ToolChoiceForm, ToolChoiceSent] = {}
-    response_formats: dict[ResponseFormatForm, ResponseFormatSent] = {}
-    tool_call_id_chars: Annotated[int, Field(ge=4, le=64)] | None = None
-    tool_call_id_limit: Annotated[int, Field(ge=32)] | None = None
-    tool_types: Listed[Text] = ("function", "custom")
-    think_tags: bool = False
-    effort_budgets: dict[Text, Tokens] = {}
-    thinking_types: Listed[ThinkingType] = ()
-    effort_off: dict[Text, Any] = {}
-    refused_values: dict[DottedPath, Listed[Text]] = {}
-    strict_tools: StrictTools = "any"
-    tool_schema_keys: Listed[Text] = ()
-    default_effort: Text | None = None
-    responses_only: bool = False
-    cached_tokens_at: Listed[DottedPath] = ()
-    reasoning_tokens_at: Listed[DottedPath] = ()
-    estimator: EstimatorTable = EstimatorTable()
-    responses: ResponsesTable = ResponsesTable()
-
-
 class DeploymentTable(QuotaTable, ServedPricesTable):
     """``[["slug".deployments]]``: a further place that serves a model. What it leaves out is as the model has it."""
 
@@ -254,8 +160,7 @@ class ModelTable(QuotaTable, TimedPricesTable, PlaceTable):
     """One table of models.toml."""
 
     input_price_per_m: Price
-    output_price_per_m: Price
-    max_completion_tokens: Count
+    max_completion_tokens: Count | None = None
     context_window: Count | None = None
     max_searches: Annotated[int, Field(ge=0, le=1_000, strict=True)] = MAX_SEARCHES
     hosted_tools: Distinct[HostedTool] = ()
@@ -263,10 +168,25 @@ class ModelTable(QuotaTable, TimedPricesTable, PlaceTable):
     cost: Literal["computed", "reported"] = "computed"
     byok_only: bool = False
     active: bool = True
+    serves: Serves = "chat"
     aliases: Distinct[Slug] = ()
     order: Order = "sticky"
     weight: Weight = 1
     deployments: Annotated[Listed[DeploymentTable], Field(max_length=MAX_DEPLOYMENTS)] = ()
+
+    @property
+    def most_completion_tokens(self) -> int:
+        """The catalog hard maximum. One that serves chat states it."""
+        return self.max_completion_tokens or NO_COMPLETION_TOKENS
+
+    @model_validator(mode="after")
+    def _check_serves(self) -> Self:
+        for key in ("output_price_per_m", "max_completion_tokens"):
+            if self.serves == "chat" and getattr(self, key) is None:
+                raise table_error("is required", key)
+            if self.serves == "embeddings" and getattr(self, key) is not None:
+                raise table_error('must be absent with serves = "embeddings"', key)
+        return self
 
     @model_validator(mode="after")
     def _check_deployments(self) -> Self:
@@ -296,7 +216,7 @@ class ModelTable(QuotaTable, TimedPricesTable, PlaceTable):
     def _check_context_window(self) -> Self:
         for path, table in _list_places(self):
             window = table.context_window or self.context_window
-            most = table.max_completion_tokens or self.max_completion_tokens
+            most = table.max_completion_tokens or self.most_completion_tokens
             if window is not None and window < most:
                 reason = f"must be at least max_completion_tokens, which is {most}: raise it, or lower that"
                 raise table_error(reason, *path, "context_window")

@@ -38,7 +38,7 @@ active = true
 
 def find_demo_model(models: Iterable[Model]) -> Model | None:
     """Return the model for first calls: one of the built-in provider, else the cheapest that platform keys serve."""
-    served = [one for one in models if one.active and not one.needs_own_key]
+    served = [one for one in models if one.active and one.serves == "chat" and not one.needs_own_key]
     return min(served, key=lambda one: (not one.provider.builtin, _price(one)), default=None)
 
 

@@ -72,6 +72,7 @@ OWN_MODULES: Final = frozenset(
             "retention",
             "retry",
             "review",
+            "served_calls",
         ),
         *(
             "route",

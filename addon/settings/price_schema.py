@@ -123,4 +123,5 @@ def _make_flat(
 ) -> Prices:
     prices = {name: stated[key] for name in PRICE_FIELDS if (key := price_key(name)) in stated}
     prices.setdefault("cached_input_microusd_per_mtok", prices["input_microusd_per_mtok"])
+    prices.setdefault("output_microusd_per_mtok", 0)  # of a model that makes embeddings
     return Prices(**prices, tiers=tiers, service_tiers=MappingProxyType(dict(services)))

@@ -59,15 +59,20 @@ class SharedSettings:
     digest: bytes
 
     def equals_for_workspaces(self, other: "SharedSettings") -> bool:
-        """Return whether workspaces can't differ with ``other``: providers, secrets and names of models are the same.
+        """Return whether workspaces can't differ with ``other``.
 
+        They can't if providers, secrets, and the names of models with what they serve are the same.
         So most changes of proxy.conf, or of a price, resolve no workspace again.
         """
         return (
             self.providers == other.providers
             and self.gateway_secrets == other.gateway_secrets
-            and self.models.keys() == other.models.keys()
+            and _serves_by_slug(self.models) == _serves_by_slug(other.models)
         )
+
+
+def _serves_by_slug(models: Mapping[str, Model]) -> dict[str, str | None]:
+    return {slug: model.serves for slug, model in models.items()}
 
 
 @dataclass(frozen=True, slots=True)

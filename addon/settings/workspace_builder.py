@@ -110,6 +110,9 @@ def resolve_workspace(
     for path, slug in _find_model_names(table):
         with errors.collect():
             check_known(slug, shared.models, file, *path, kind="model")
+            if path[0] != "aliases" and shared.models[slug].serves != "chat":
+                reason = f'"{slug}" makes embeddings, so it serves no chat call'
+                raise SettingsError(file, join_key_path(*path), reason)
     byok = {}
     for name, own in table.byok.items():
         with errors.collect():

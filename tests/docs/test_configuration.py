@@ -11,7 +11,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rig.configuration import ROOT
 
-from addon.settings import catalog_schema, conf_schema, price_schema, price_time_schema, workspace_schema
+from addon.settings import (
+    catalog_schema,
+    conf_schema,
+    family_schema,
+    price_schema,
+    price_time_schema,
+    workspace_schema,
+)
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.validation import Table
@@ -33,9 +40,9 @@ SECTIONS: dict[str, type[Table]] = {
     "`[log]`": conf_schema.Log,
     "`[metrics]`": conf_schema.Metrics,
     "`[PROVIDER]`": catalog_schema.ProviderTable,
-    "`[FAMILY]`": catalog_schema.FamilyTable,
-    "`[FAMILY.estimator]`": catalog_schema.EstimatorTable,
-    "`[FAMILY.responses]`": catalog_schema.ResponsesTable,
+    "`[FAMILY]`": family_schema.FamilyTable,
+    "`[FAMILY.estimator]`": family_schema.EstimatorTable,
+    "`[FAMILY.responses]`": family_schema.ResponsesTable,
     '`["slug"]`': catalog_schema.ModelTable,
     '`[["slug".tiers]]`': price_schema.TierTable,
     '`[["slug".deployments]]`': catalog_schema.DeploymentTable,
@@ -61,7 +68,10 @@ SHARED = (
 )
 """What several sections have in common."""
 # A rule of the whole table requires these keys; their fields do not.
-REQUIRED_BY_RULE = {("`[PROVIDER]`", "base_url"), ("`[PROVIDER]`", "platform_key")}
+REQUIRED_BY_RULE = {
+    *(("`[PROVIDER]`", "base_url"), ("`[PROVIDER]`", "platform_key")),
+    *(('`["slug"]`', "output_price_per_m"), ('`["slug"]`', "max_completion_tokens")),
+}
 
 
 def documented_rows(heading: str) -> dict[str, list[str]]:
@@ -116,7 +126,7 @@ def test_a_section_has_the_default_and_the_meaning_of_each_key(section: str) -> 
 
 
 def test_no_schema_is_left_out_of_the_document() -> None:
-    modules = (conf_schema, workspace_schema, catalog_schema, price_schema, price_time_schema)
+    modules = (conf_schema, workspace_schema, catalog_schema, family_schema, price_schema, price_time_schema)
     members = [member for module in modules for member in vars(module).values()]
     schemas = {one for one in members if isinstance(one, type) and issubclass(one, Table)}
     assert schemas - {Table, ProxyConf, *SHARED} == set(SECTIONS.values())

@@ -132,3 +132,9 @@ def test_it_counts_in_the_rate_of_the_workspace(counting: Gateway, sdk: Anthropi
     assert slow.messages.count_tokens(model="gpt", messages=HELLO).input_tokens  # type: ignore[arg-type]
     with pytest.raises(anthropic.RateLimitError, match="limit of 1 requests a minute"):
         slow.messages.count_tokens(model="gpt", messages=HELLO)  # type: ignore[arg-type]
+
+
+def test_a_field_that_a_budget_requires_is_named_in_the_words_of_the_api(sdk: Anthropic, upstream: Upstream):
+    with pytest.raises(anthropic.BadRequestError, match=r"metadata\.user_id: A text is required by a budget"):
+        sdk.messages.create(model="gpt", max_tokens=9, messages=HELLO)  # type: ignore[arg-type]
+    assert upstream.requests == []

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,15 +15,18 @@ from pydantic import BaseModel
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model, new_key, provider, workspace
 from rig.gateway import Gateway
+from rig.native_responses import Responses, function_call, message, reasoning
 from rig.response_events import check_events, check_response, read_events
 from rig.scripts import RESET, Received, Script, chunk, chunked, completion, event, whole
 from rig.strict_vendors import base_url
-from rig.tool_loops import CITIES, END, LOOPS, NOTE, WEATHER, Loop, behave
+from rig.tool_loops import CITIES, END, LOOPS, NOTE, WEATHER, Loop, behave, find_loop, provider_of
 from rig.upstream import Upstream
 
 CATALOG = ROOT / "catalog_data"
 PLAIN = "plain"
 """A model whose provider does what a test says."""
+NATIVE = "gpt-5.1"
+"""A model whose provider speaks the API itself."""
 KEY, POOR = new_key(), new_key()
 TOOLS: Any = [
     {"type": "function", "name": "weather", "parameters": WEATHER, "strict": True},
@@ -53,10 +57,11 @@ def gateway(start_gateway: StartGateway, strict: Upstream, upstreams: dict[str, 
         )
         for loop in LOOPS
     }
+    providers["OPENAI"] = provider(base_url(strict.base_url, "OPENAI"))
     providers["TESTER"] = provider(upstreams["TESTER"].base_url)
     return start_gateway(
         providers=providers,
-        models={loop.slug: models[loop.slug] for loop in LOOPS} | {PLAIN: model()},
+        models={slug: models[slug] for slug in (NATIVE, *(loop.slug for loop in LOOPS))} | {PLAIN: model()},
         families=table("families.toml"),
         workspaces={
             "acme": workspace(("k", KEY, True)),
@@ -119,6 +124,27 @@ def test_a_task_with_tools_in_three_turns(sdk: OpenAI, loop: Loop, streams: bool
         items += [run_tool(item, loop) for item in called]
     assert texts == ["I look.", "", END]
     assert calls == [len(CITIES), 1, 0]
+
+
+def test_a_conversation_moves_from_one_provider_to_another(sdk: OpenAI, strict: Upstream) -> None:
+    """Each gets its own reasoning back, and nobody else's. All refuse what is foreign."""
+    native = Responses((reasoning("Hm"), message("I ask."), function_call("weather", {"city": "Bern"})))
+    strict.behave(
+        lambda asked: native(asked) if provider_of(asked) == "OPENAI" else find_loop(asked).begin(asked)
+    )
+    items: list[Any] = [{"role": "user", "content": "Weather?"}]
+    deepseek, claude, gemini = LOOPS
+    openai_loop = replace(deepseek, slug=NATIVE)
+    for number, loop in enumerate((claude, openai_loop, gemini, deepseek, openai_loop, claude)):
+        answer = ask(sdk, loop, items, streams=number % 2 == 0)
+        assert answer.status == "completed"
+        items += answer.output
+        items += [run_tool(item, deepseek) for item in answer.output if item.type == "function_call"]
+    strict.behave(behave)
+    assert native.refusals == []
+    assert claude.recalled(strict.last.json()) == ["signature-0"]
+    sealed = [one["encrypted_content"] for one in native.bodies[1]["input"] if one.get("type") == "reasoning"]
+    assert sealed == native.issued[:1]
 
 
 def test_what_is_dropped_is_named(gateway: Gateway, upstream: Upstream) -> None:

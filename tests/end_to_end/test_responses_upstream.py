@@ -10,6 +10,7 @@ from typing import Any
 
 import openai
 import pytest
+from anthropic import Anthropic
 from conftest import StartGateway
 from openai import OpenAI
 from rig import anthropic_answers
@@ -166,6 +167,36 @@ def test_a_tool_loop_keeps_its_reasoning(ask: Any, sdk: OpenAI, gateway: Gateway
         *("system", "user"),
         *("reasoning", "function_call", "function_call_output") * 2,
     ]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_tool_loop_of_another_api_keeps_its_reasoning(
+    stream: bool, gateway: Gateway, upstream: Upstream
+) -> None:
+    vendor = Responses(
+        [reasoning("Rome first."), function_call("weather", {"city": "Rome"}, "call_r")],
+        [reasoning(), message("Sun in Rome.")],
+    )
+    upstream.behave(vendor)
+    tools: Any = [{"name": "weather", "input_schema": FUNCTION["parameters"]}]
+    messages: list[Any] = [{"role": "user", "content": "And in Rome?"}]
+    with Anthropic(base_url=gateway.url, api_key=KEY, max_retries=0, timeout=BOUND_S) as claude_sdk:
+        for _turn in range(2):
+            asked: Any = {"model": FLAGSHIP, "max_tokens": 2_000, "tools": tools, "messages": messages}
+            if stream:
+                with claude_sdk.messages.stream(**asked) as events_:
+                    answer = events_.get_final_message()
+            else:
+                answer = claude_sdk.messages.create(**asked)
+            messages.append({"role": "assistant", "content": answer.content})
+            calls = [block for block in answer.content if block.type == "tool_use"]
+            results = [{"type": "tool_result", "tool_use_id": one.id, "content": "Sun"} for one in calls]
+            messages.append({"role": "user", "content": results})
+    assert vendor.refusals == []
+    assert [block.type for block in messages[1]["content"]] == ["thinking", "tool_use"]
+    assert messages[1]["content"][0].thinking == "Rome first."
+    assert messages[3]["content"][-1].text == "Sun in Rome."
+    assert vendor.bodies[1]["input"][1]["encrypted_content"] == vendor.issued[0]
 
 
 @pytest.mark.parametrize(

@@ -110,3 +110,25 @@ def test_what_may_have_been_served_or_can_not_be_cured_is_not_retried(
 def test_the_wait_is_the_vendors_where_it_is_short(ask: Ask, upstream: Upstream) -> None:
     once(failure(429, ("Retry-After", "1")), upstream)
     assert ask().status_code == 200
+
+
+def test_one_attempt_of_at_most_one_is_followed_by_none(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    """Neither a retry, nor another place, nor a fallback is made."""
+    others = [{"provider": "TESTER", "upstream_model_id": "elsewhere"}]
+    gateway = start_gateway(
+        models={"m": model(), "placed": model(order="first", deployments=others), "good": model()},
+        workspaces={"acme": workspace(("ci", KEY, True), fallback_model="good")},
+        sections={"upstream": {"max_attempts": 1, "retries": 1}},
+    )
+    headers = {"Authorization": f"Bearer {KEY}"}
+    for name in ("m", "placed"):
+        upstream.behave(failure(503))
+        upstream.requests.clear()
+        url, body = f"{gateway.url}/v1/chat/completions", {"model": name, "messages": HELLO}
+        answer = httpx.post(url, json=body, headers=headers, timeout=BOUND_S, trust_env=False)
+        assert (answer.status_code, len(upstream.requests)) == (503, 1)
+        row = gateway.wait_for_row(answer.headers["x-request-id"])
+        assert (row["attempts"], row["fallback"], row["status"]) == (1, 0, 503)
+    assert gateway.stop() == 0

@@ -67,8 +67,9 @@ def shipped_settings() -> Settings:
 
 
 def active_models() -> list[Model]:
-    """Return the active models of the shipped catalog, without those of the built-in upstream."""
-    return [one for one in shipped_settings().models.values() if one.active and not one.provider.builtin]
+    """Return the active chat models of the shipped catalog, without those of the built-in upstream."""
+    models = shipped_settings().models.values()
+    return [one for one in models if one.active and one.serves == "chat" and not one.provider.builtin]
 
 
 def build(body: dict[str, Any], api: str = "chat") -> Built | Refusal:

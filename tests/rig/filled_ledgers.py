@@ -98,10 +98,10 @@ def _rows(number: int) -> Iterator[dict[str, Any]]:
         row["deployment"] = random.choice([None, None, "Zed/a", ODD[0]])
         row["api"] = random.choice(KNOWN_APIS)
         row |= {"stream": place % 2, "fallback": place % 5 == 0, "attempts": 2 if place % 5 == 0 else 1}
-        if place % 5 == 0:
+        if place % 10 == 0:  # Rows of earlier versions have none.
             row[ATTEMPT_ENDS] = [
-                (one, provider, f"{provider}/{random.choice(ODD)}", "payg", None, 200, None, 7)
-                for one in (1, 2)
+                (number, provider, f"{provider}/{random.choice(ODD)}", "payg", None, *end, 7)
+                for number, end in ((1, (502, "upstream_error")), (2, (200, None)))
             ]
         if place % 6 == 0:
             row |= {"status": random.choice([200, 400, 429, 503]), "error_code": random.choice(["a_b", *ODD])}

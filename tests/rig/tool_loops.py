@@ -42,16 +42,30 @@ class Loop:
     answer: Answer
     takes_pictures: bool = True
 
-    def behave(self, request: Received) -> Script:
-        """Answer a request."""
-        body = request.json()
+    def begin(self, request: Received) -> Script:
+        """Give the first answer, whatever conversation there was."""
+        return self.refuse(request) or self.answer(0, _streams(request))
+
+    def refuse(self, request: Received) -> Script | None:
+        """Refuse what the vendor would."""
         if refused := refusal(VENDORS[self.provider], request.target, request.body):
             status, said = refused
             return whole(said, status)
+        return None
+
+    def behave(self, request: Received) -> Script:
+        """Answer a request of the task."""
+        if refused := self.refuse(request):
+            return refused
+        body = request.json()
         number = STEPS[self.results(body)]
         if (recalled := self.recalled(body)) != list(self.thoughts[:number]):
             return whole({"error": {"message": f"reasoning of answer {number} is {recalled}"}}, 400)
-        return self.answer(number, bool(body.get("stream")) or ":streamGenerateContent" in request.target)
+        return self.answer(number, _streams(request))
+
+
+def _streams(request: Received) -> bool:
+    return bool(request.json().get("stream")) or ":streamGenerateContent" in request.target
 
 
 # --- a server of the chat API that wants reasoning_content ---------------------------------------------------------
@@ -196,7 +210,16 @@ LOOPS = (
 )
 
 
+def provider_of(request: Received) -> str:
+    """Return the name of the provider in the path of a request (``strict_vendors.base_url``)."""
+    return request.target.split("/")[2]
+
+
+def find_loop(request: Received) -> Loop:
+    """Return the provider that a request is for."""
+    return next(loop for loop in LOOPS if loop.provider == provider_of(request))
+
+
 def behave(request: Received) -> Script:
-    """Answer as the provider whose name is in the path of a request (``strict_vendors.base_url``)."""
-    provider = request.target.split("/")[2]
-    return next(loop for loop in LOOPS if loop.provider == provider).behave(request)
+    """Answer a request of the task as its provider does."""
+    return find_loop(request).behave(request)

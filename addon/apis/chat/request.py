@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from addon.apis.chat.schema import FORWARDED, KNOWN, METADATA, validate
+from addon.apis.field_names import NO_SOURCES, Sources
 from addon.dialects.native_request import NativeRequest
 from addon.text.json_decode import decode_large_object
 from addon.text.large_strings import LargeStrings
@@ -40,7 +41,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     | ``native`` | the request in the shape of another API, of which this is the translation; None for chat |
     | ``untranslated`` | the fields of that request that a chat request can't carry, in the words of its API |
     | ``obstacle`` | the path and the reason of one that may not be left out, so that the call can't go through chat |
-    | ``sources`` | for each message the path of what it is from in that request |
+    | ``sources`` | for each message and each tool the path of what it is from in that request |
     """
 
     model: str | None
@@ -55,7 +56,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     native: NativeRequest | None = None
     untranslated: tuple[str, ...] = ()
     obstacle: tuple[str, str] | None = None
-    sources: tuple[str, ...] = ()
+    sources: Sources = NO_SOURCES
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -132,7 +133,7 @@ def make_chat_request(
     native: NativeRequest | None = None,
     untranslated: tuple[str, ...] = (),
     obstacle: tuple[str, str] | None = None,
-    sources: tuple[str, ...] = (),
+    sources: Sources = NO_SOURCES,
 ) -> ChatRequest:
     """Return the request of a valid chat body without nulls. ``native`` is the request that it translates."""
     caps = [given[key] for key in CAP_FIELDS if key in given]

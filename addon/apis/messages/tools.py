@@ -26,13 +26,14 @@ def make_tools(body: Mapping[str, Any], losses: Losses) -> dict[str, Any]:
     tools: Sequence[Tool] = body.get("tools", ())
     loaded = _loaded_names(body, tools)
     made = []
-    for tool in tools:
+    for index, tool in enumerate(tools):
         if tool.get("type") not in CUSTOM:
             losses.drop(f"tools.{tool['type']}")
         elif tool.get("defer_loading") and loaded is not None and tool["name"] not in loaded:
             losses.drop("tools.defer_loading")
         else:
             made.append(_function(tool, losses))
+            losses.sources["tools"].append(f"tools.{index}")
     fields: dict[str, Any] = {"tools": made} if made else {}
     return fields | _choice(body.get("tool_choice"), made, losses)
 

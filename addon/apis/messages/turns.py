@@ -39,7 +39,7 @@ def make_system(system: str | Sequence[Block] | None, losses: Losses) -> list[Me
     if not system:
         return []
     content = system if isinstance(system, str) else make_content(make_parts(system, "system", losses))
-    losses.sources.append("system")
+    losses.sources["messages"].append("system")
     return [{"role": "system", "content": content}]
 
 
@@ -52,7 +52,7 @@ def make_messages(turns: Sequence[Mapping[str, Any]], losses: Losses) -> list[Me
         for name in turn.keys() - known:
             losses.drop(f"messages.{name}")
         messages = list(_messages_of(role, content, f"{place}.content", losses))
-        losses.sources += [place] * len(messages)
+        losses.sources["messages"] += [place] * len(messages)
         made += messages
     return made
 

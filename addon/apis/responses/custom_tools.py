@@ -17,6 +17,8 @@ from addon.text.json_encode import encode_json
 from policies.large_text import whole_text, whole_value
 from policies.refusal import Refusal
 
+type GivenTool = tuple[str, str | None, Mapping[str, Any]]
+
 INPUT: Final = "input"
 """The only member of the arguments of a custom tool's function: its free text."""
 MAX_NAME_CHARS: Final = 64
@@ -50,7 +52,7 @@ def tools_by_chat_name(body: Mapping[str, Any]) -> dict[str, Tool]:
     A call of any other name is one of a plain function with that name.
     """
     found: dict[str, Tool] = {}
-    for namespace, tool in given_tools(body):
+    for _, namespace, tool in given_tools(body):
         kind, name = tool.get("type"), tool.get("name")
         if kind in ("function", "custom") and isinstance(name, str):
             call_type = "function_call" if kind == "function" else "custom_tool_call"
@@ -60,23 +62,23 @@ def tools_by_chat_name(body: Mapping[str, Any]) -> dict[str, Tool]:
     return found
 
 
-def given_tools(body: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
-    """Yield each tool of a request with its namespace, those too that items of its input bring along."""
-    yield from _unpacked(body.get("tools"))
+def given_tools(body: Mapping[str, Any]) -> Iterator[GivenTool]:
+    """Yield the path, the namespace and the tool for each of a request, those too that items of its input bring."""
+    yield from _unpacked(body.get("tools"), "tools")
     items = body.get("input")
-    for item in items if isinstance(items, list) else ():
+    for index, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, Mapping) and item.get("type") in ("additional_tools", "tool_search_output"):
-            yield from _unpacked(item.get("tools"))
+            yield from _unpacked(item.get("tools"), f"input.{index}.tools")
 
 
-def _unpacked(tools: object, namespace: str | None = None) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
-    for tool in tools if isinstance(tools, list) else ():
+def _unpacked(tools: object, place: str, namespace: str | None = None) -> Iterator[GivenTool]:
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         if not isinstance(tool, Mapping):
             continue
         if tool.get("type") == "namespace" and namespace is None:
-            yield from _unpacked(tool.get("tools"), str(tool.get("name")))
+            yield from _unpacked(tool.get("tools"), f"{place}.{index}.tools", str(tool.get("name")))
         else:
-            yield namespace, tool
+            yield f"{place}.{index}", namespace, tool
 
 
 def chat_name(name: str, namespace: object = None) -> str:

@@ -50,7 +50,7 @@ _CARRIED: Final = frozenset(
 def make_messages(given: str | Sequence[Item], losses: Losses) -> list[Message]:
     """Return the chat messages of an input. The source of each is the last item that it was made of."""
     if isinstance(given, str):
-        losses.sources.append("input")
+        losses.sources["messages"].append("input")
         return [{"role": "user", "content": given}]
     conversation = _Conversation(given, losses)
     for index, item in enumerate(given):
@@ -133,7 +133,7 @@ class _Conversation:
 
     def _append(self, message: Message, place: str | None = None) -> None:
         self._messages.append(message)
-        self._losses.sources.append(place or self._place)
+        self._losses.sources["messages"].append(place or self._place)
 
     def _is_paired(self, item: Item) -> bool:
         return item["type"] != "tool_search_call" or (_is_clients(item) and item["call_id"] in self._searched)

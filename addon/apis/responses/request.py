@@ -68,7 +68,7 @@ def _instructions(body: Mapping[str, Any], losses: Losses) -> list[dict[str, Any
     """Return the message of ``instructions``, none where there are none."""
     if not (text := body.get("instructions")):
         return []
-    losses.sources.append("instructions")
+    losses.sources["messages"].append("instructions")
     return [{"role": "system", "content": text}]
 
 

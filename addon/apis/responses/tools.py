@@ -22,7 +22,8 @@ _HOSTED: Final = "The model has no such tool: the provider of another model runs
 def make_tools(body: Mapping[str, Any], losses: Losses) -> dict[str, Any]:
     """Return the chat fields of the tools, and of the choice among them."""
     made: dict[str, Function] = {}
-    for namespace, tool in given_tools(body):
+    places: dict[str, str] = {}
+    for place, namespace, tool in given_tools(body):
         function = _function(tool, namespace)
         if function is None:
             losses.drop(f"tools.{tool.get('type')}")
@@ -32,11 +33,13 @@ def make_tools(body: Mapping[str, Any], losses: Losses) -> dict[str, Any]:
                 del function["strict"]
                 losses.drop("tools.strict")
             made[function["name"]] = {"type": "function", "function": function}
+            places[function["name"]] = place
             for name in tool.keys() - _CARRIED:
                 if tool[name] is not None and tool.get("type") in ("function", "custom"):
                     losses.drop(f"tools.{name}")
     choice = _Choice(made, losses)
     fields = choice.fields(body.get("tool_choice"))
+    losses.sources["tools"] += [places[name] for name in choice.tools]
     return ({"tools": list(choice.tools.values())} if choice.tools else {}) | fields
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from addon.apis import APIS
+from addon.calls.call_state import Call
 from addon.console.view import Reading, View
 from addon.console.views.explain_examples import EXAMPLES
 from addon.console.views.explain_shown import make_explanation_shown
@@ -23,7 +25,6 @@ from addon.explain.records import make_explanation_record
 from addon.store.money.reports.wallet_credits import find_last_credits
 from addon.text.masking import mask_credentials
 from addon.text.table import Table
-from policies.model import Key, Workspace
 from policies.request_facts import RequestFacts
 from policies.routing import find_matches
 
@@ -36,11 +37,12 @@ def load_explain(reading: Reading) -> View:
     form = reading.form if reading.form is not None else _fill_form(reading)
     shown = {
         **{"form": form, **_list_choices(reading, form), "examples": EXAMPLES, "explained": None},
-        **{"part_of": _part_of, "limit_cells": LIMIT_CELLS},
+        **{"apis": list(APIS), "part_of": _part_of, "limit_cells": LIMIT_CELLS},
     }
     tables = {"examples": Table(("example", "body"), [(one.name, one.body) for one in EXAMPLES])}
     if reading.form is None:
         return View(tables, {}, shown)
+    form = {"api": "chat", **form}
     if errors := _find_missing(form):
         return View(tables, {}, shown, errors)
     try:
@@ -48,20 +50,23 @@ def load_explain(reading: Reading) -> View:
         key = find_key(workspace, form.get("key", "").strip() or None)
     except UnknownCallerError as error:
         return View(tables, {}, shown, {error.field: mask_credentials(str(error))})
-    return _explain(reading, workspace, key, form["body"], shown)
+    return _explain(
+        reading, make_admitted_call(reading.settings, workspace, key, form["api"]), form["body"], shown
+    )
 
 
 def _find_missing(form: Mapping[str, str]) -> dict[str, str]:
     """Return an error for each empty field that an explanation needs."""
-    return {
+    missing = {
         name: f"Choose a {name}." if name == "workspace" else "Paste a request."
         for name in ("workspace", "body")
         if not form.get(name, "").strip()
     }
+    return missing if form["api"] in APIS else missing | {"api": f"Choose one of {', '.join(APIS)}."}
 
 
-def _explain(reading: Reading, workspace: Workspace, key: Key, body: str, shown: Mapping[str, Any]) -> View:
-    call = make_admitted_call(reading.settings, workspace, key)
+def _explain(reading: Reading, call: Call, body: str, shown: Mapping[str, Any]) -> View:
+    workspace, key = call.exchange.workspace, call.exchange.key
     content = body.encode("utf-8", "surrogatepass")
     circuits = read_circuits(reading.ledger, reading.settings)
     checks = {name: mask_credentials(found) for name, found in reading.live.readiness.checks.items()}
@@ -90,7 +95,7 @@ def _fill_form(reading: Reading) -> Mapping[str, str]:
         usable = (one.id for one in reading.settings.workspaces.values() if one.keys)
         workspace = min(usable, default="")
     body = next((one.body for one in EXAMPLES if one.name == chosen), "")
-    return {"workspace": workspace, "key": reading.query.text("key") or "", "body": body}
+    return {"workspace": workspace, "key": reading.query.text("key") or "", "api": "chat", "body": body}
 
 
 def _list_choices(reading: Reading, form: Mapping[str, str]) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from addon.explain.sentences import (
     describe_refusal,
     describe_requests,
     describe_tokens,
+    describe_way,
     name_attempt,
 )
 from addon.text.table import Table
@@ -48,6 +49,7 @@ def _make_attempt(number: int, attempt: ExplainedAttempt, body: str) -> Mapping[
     return {
         "title": name_attempt(number, attempt),
         "mode": describe_mode(attempt.target),
+        "way": next(describe_way(attempt), "").removeprefix("way: "),
         "model": model.upstream_model_id,
         "url": "built in" if model.provider.builtin else attempt.url,
         "held": _show_hold(attempt),

@@ -24,6 +24,7 @@ from addon.dialects.anthropic.native_thinking import (
     Body,
     check_tool_choice,
     drop_closed_thinking,
+    fit_budget,
     fit_sampling,
     fit_thinking,
 )
@@ -109,9 +110,11 @@ def make_body(
         family = model.family
         check_tool_choice(body, family, model.slug)
         if family.late_system_role != "system":
-            body |= move_late_system(body)
+            unsent += [f"messages.{kind}" for kind in move_late_system(body)]
         fit_thinking(body, family, asked_tokens, unsent)
         fit_sampling(body, family, unsent)
+    else:
+        fit_budget(body, asked_tokens, unsent)
     if left_out:
         drop_closed_thinking(body, unsent)
     return body
@@ -180,10 +183,14 @@ def _fit_context(body: Body, unsent: list[str]) -> None:
     managed = body.get("context_management")
     edits = managed.get("edits") if isinstance(managed, dict) else None
     if isinstance(managed, dict) and isinstance(edits, list):
-        kept = [edit for edit in edits if str(edit.get("type")).startswith(CONTEXT_EDITS)]
+        kept = [edit for edit in edits if _is_kept_edit(edit)]
         if len(kept) < len(edits):
             body["context_management"] = {**managed, "edits": kept}
             unsent.append("context_management")
+
+
+def _is_kept_edit(edit: object) -> bool:
+    return isinstance(edit, dict) and str(edit.get("type")).startswith(CONTEXT_EDITS)
 
 
 def _betas(asked: str, configured: str) -> str:

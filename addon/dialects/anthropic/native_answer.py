@@ -54,6 +54,7 @@ class NativeChunks:
 
     end = b""
     """The last event is one of the API's own."""
+    events_sent = 0
 
     def __init__(self, context: AnswerContext) -> None:
         self.finish_reason: str | None = None

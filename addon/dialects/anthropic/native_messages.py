@@ -22,8 +22,8 @@ _ID_AT: Final = {"tool_use": "id", "tool_result": "tool_use_id"}
 def restore_turns(turns: Sequence[Turn]) -> tuple[list[Turn], list[str]]:
     """Return the turns, and the types of the blocks of thinking that were left out.
 
-    Thinking that the gateway sealed becomes Anthropic's own again, or is left out where it is another provider's. An id
-    that the API refuses becomes another one. A turn of which nothing is left is left out.
+    Thinking that the gateway sealed becomes Anthropic's own again, or is left out where it is another provider's, or
+    nobody's. An id that the API refuses becomes another one. A turn of which nothing is left is left out.
     """
     made: list[Turn] = []
     left_out: list[str] = []
@@ -38,20 +38,18 @@ def restore_turns(turns: Sequence[Turn]) -> tuple[list[Turn], list[str]]:
     return made, left_out
 
 
-def move_late_system(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``system`` with the system messages of the conversation, and ``messages`` without them.
+def move_late_system(body: dict[str, Any]) -> list[str]:
+    """Move the system messages of the conversation into ``system``, for models that take them only there.
 
-    Models that take no such message take all of it at the beginning. Return nothing where there is none.
+    Return the types of their blocks that ``system`` can't hold.
     """
     turns: Sequence[Turn] = body["messages"]
-    late = [turn.get("content") for turn in turns if turn.get("role") == "system"]
-    if not late:
-        return {}
-    blocks = [block for content in (body.get("system"), *late) for block in _blocks(content)]
-    return {
-        "system": [block for block in blocks if block.get("type") == "text"],
-        "messages": [turn for turn in turns if turn.get("role") != "system"],
-    }
+    late = [block for turn in turns if turn.get("role") == "system" for block in _blocks(turn.get("content"))]
+    texts = [block for block in late if block.get("type") == "text"]
+    if texts:
+        body["system"] = [*_blocks(body.get("system")), *texts]
+    body["messages"] = [turn for turn in turns if turn.get("role") != "system"]
+    return [str(block.get("type")) for block in late if block.get("type") != "text"]
 
 
 def with_blocks(turns: Sequence[Turn]) -> list[Block]:
@@ -70,8 +68,10 @@ def _needs_change(block: Block) -> bool:
     if kind in _ID_AT:
         given = block.get(_ID_AT[kind])
         return isinstance(given, str) and accepted_id(given) != given
-    sealed = block.get(_SEALED_AT.get(kind, "")) if kind in _SEALED_AT else None
-    return isinstance(sealed, str) and is_sealed(sealed)
+    if kind not in _SEALED_AT:
+        return False
+    sealed = block.get(_SEALED_AT[kind])
+    return not sealed or (isinstance(sealed, str) and is_sealed(sealed))
 
 
 def _restored(block: Block, left_out: list[str]) -> list[Block]:
@@ -80,7 +80,7 @@ def _restored(block: Block, left_out: list[str]) -> list[Block]:
     kind: str = block["type"]
     if kind in _ID_AT:
         return [{**block, _ID_AT[kind]: accepted_id(block[_ID_AT[kind]])}]
-    details = unseal(block[_SEALED_AT[kind]]) or []
+    details = unseal(block.get(_SEALED_AT[kind]) or "") or []
     if details and all(detail.get("format") == REASONING_FORMAT for detail in details):
         text = block.get("thinking")
         shown = whole_text(text) if isinstance(text, str) else ""

@@ -33,14 +33,25 @@ def fit_thinking(body: Body, family: Family, asked_tokens: int | None, unsent: l
     given, effort = body.get("thinking"), _effort(body)
     if isinstance(given, dict):
         known = _of_known_type(given, family, effort, body)
-        made = _within_cap(known, body["max_tokens"], asked_tokens) if known else None
+        if known is None:
+            drop_thinking(body, unsent)
+        else:
+            body["thinking"] = known
+            fit_budget(body, asked_tokens, unsent)
+    if effort is not None:
+        is_used = isinstance(given, dict) and given.get("type") == "adaptive"
+        _fit_effort(body, effort, family, [] if is_used else unsent)
+
+
+def fit_budget(body: Body, asked_tokens: int | None, unsent: list[str]) -> None:
+    """Lower a budget with the cap in ``body``, and leave out ``thinking`` where none fits; see ``fit_thinking``."""
+    given = body.get("thinking")
+    if isinstance(given, dict):
+        made = _within_cap(given, body["max_tokens"], asked_tokens)
         if made is None:
             drop_thinking(body, unsent)
         else:
             body["thinking"] = made
-    if effort is not None:
-        is_used = isinstance(given, dict) and given.get("type") == "adaptive"
-        _fit_effort(body, effort, family, [] if is_used else unsent)
 
 
 def drop_closed_thinking(body: Body, unsent: list[str]) -> None:

@@ -44,7 +44,7 @@ class ResponsesStream(BlockStream):
         self._end_state: Mapping[str, Any] = {}  # the response of the last event
         self._kinds: dict[int, str] = {}  # of calls, by their output_index
         self._shown: set[object] = set()  # what has sent text or arguments: items, and parts of reasoning
-        self._said_chars = 0
+        self._said_chars = 0  # the length of the texts that are done
         self._message: int | None = None  # the last message that sent text
         self._message_chars = 0  # where its text begins
         self._thought: object = None  # the last part of reasoning that sent text
@@ -131,14 +131,19 @@ class ResponsesStream(BlockStream):
         if not text:
             return []
         if place != self._message:
-            text = BREAK + text if self._said_chars else text
-            self._message, self._message_chars = place, self._said_chars + len(text) - len(event["delta"])
-        self._said_chars += len(text)
+            if self._message is not None:
+                text, self._said_chars = BREAK + text, self._said_chars + len(BREAK)
+            self._message, self._message_chars = place, self._said_chars
         self._shown.add(place)
         made = chunk(self._identity, {"content": text})
         if logprobs := event.get("logprobs"):
             made["choices"][0]["logprobs"] = {"content": logprobs, "refusal": None}
         return [made]
+
+    def _text_done(self, event: Event) -> Chunks:
+        """Count a text. Most of its deltas are not read one by one, because they differ in their text alone."""
+        self._said_chars += len(text_of(event["text"]))
+        return []
 
     def _send_refusal(self, event: Event) -> Chunks:
         self._shown.add(event["output_index"])
@@ -188,6 +193,7 @@ _EVENTS: Final[Mapping[object, Callable[[ResponsesStream, Event], Chunks]]] = Ma
         "response.created": ResponsesStream._created,
         "response.output_item.added": ResponsesStream._item_added,
         "response.output_text.delta": ResponsesStream._send_text,
+        "response.output_text.done": ResponsesStream._text_done,
         "response.output_text.annotation.added": ResponsesStream._send_annotation,
         "response.refusal.delta": ResponsesStream._send_refusal,
         "response.reasoning_summary_text.delta": ResponsesStream._send_thought,

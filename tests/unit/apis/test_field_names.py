@@ -6,7 +6,7 @@ from addon.apis.field_names import rename_field, rename_in_refusal
 from policies.refusal import Refusal
 
 NAMES = {"stop": "stop_sequences", "tools.parameters": "tools.input_schema", "user": "metadata.user_id"}
-SOURCES = ("system", "messages.0", "messages.0")
+SOURCES = {"messages": ("system", "messages.0", "messages.0"), "tools": ("tools.2",)}
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,8 @@ SOURCES = ("system", "messages.0", "messages.0")
         ("stop", "stop_sequences"),
         ("stop.1", "stop_sequences.1"),
         ("tools.parameters", "tools.input_schema"),
-        ("tools.0.function.parameters", "tools.0.function.parameters"),
+        ("tools.0.function.parameters", "tools.2"),
+        ("tools.1.type", "tools"),
         ("temperature", "temperature"),
         ("messages", "messages"),
         ("messages.name", "messages.name"),

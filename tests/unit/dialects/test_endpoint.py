@@ -126,7 +126,7 @@ def test_each_dialect_has_its_own_endpoint() -> None:
         "responses": "https://p.example/v1/responses",
     }
     versions = {name: dict(request.headers).get("anthropic-version") for name, request in requests.items()}
-    assert versions == {"openai": None, "anthropic": "2023-06-01", "gemini": None, "bedrock": None}
+    assert versions == dict.fromkeys(DIALECTS, None) | {"anthropic": "2023-06-01"}
 
 
 def test_the_calls_to_a_target_share_its_url_and_headers() -> None:

@@ -37,7 +37,26 @@ def _parts(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"candidates": [{"content": {"parts": list(parts), "role": "model"}, "index": 0}], **more}
 
 
+def _said(kind: str, delta: str, index: int = 0, **more: Any) -> dict[str, Any]:
+    """Return an event of the Responses API: it has a number and padding of its own."""
+    padding = {"obfuscation": delta.upper() + "x"}
+    placed = {"content_index": 0, "delta": delta, "item_id": "i", "output_index": index}
+    return {"type": f"response.{kind}.delta", **placed, **padding, **more, "sequence_number": 3 * len(delta)}
+
+
 EVENTS = {
+    "responses": {
+        "text": lambda text: _said("output_text", text, logprobs=[]),
+        "summary": lambda text: _said("reasoning_summary_text", text, summary_index=0),
+        "other summary": lambda text: _said("reasoning_summary_text", text, summary_index=len(text)),
+        "arguments": lambda text: _said("function_call_arguments", text, 1),
+        "input": lambda text: _said("custom_tool_call_input", text, 2),
+        "other text": lambda text: _said("output_text", text, len(text)),
+        "logprobs": lambda text: _said("output_text", "a", logprobs=[{"token": text}]),
+        "refusal": lambda text: _said("refusal", text),
+        "done": lambda text: {"type": "response.output_text.done", "output_index": 0, "text": text},
+        "keepalive": lambda text: {"type": "keepalive", "sequence_number": len(text)},
+    },
     "anthropic": {
         "text": lambda text: _block("text_delta", "text", text),
         "arguments": lambda text: _block("input_json_delta", "partial_json", text, 1),
@@ -77,6 +96,19 @@ EVENTS = {
     },
 }
 BEGINNING: dict[str, list[dict[str, Any]]] = {
+    "responses": [
+        {"type": "response.created", "response": {"id": "resp_1"}},
+        {
+            "type": "response.output_item.added",
+            "output_index": 1,
+            "item": {"type": "function_call", "call_id": "call_1", "name": "f"},
+        },
+        {
+            "type": "response.output_item.added",
+            "output_index": 2,
+            "item": {"type": "custom_tool_call", "call_id": "call_2", "name": "c"},
+        },
+    ],
     "anthropic": [START, CALL],
     "gemini": [],
     "bedrock": [
@@ -90,11 +122,13 @@ BEGINNING: dict[str, list[dict[str, Any]]] = {
     ],
 }
 PLAIN = {
+    "responses": ("text", "summary", "arguments"),
     "anthropic": ("text", "arguments", "thinking"),
     "gemini": ("text", "thought", "signed", "counted"),
     "bedrock": ("text", "thought", "arguments"),
 }
 SILENT = {
+    "responses": ("done", "keepalive"),
     "anthropic": ("counts", "other counts", "reason", "stop"),
     "gemini": ("counts", "other counts", "reason", "signature", "second", "none"),
     "bedrock": ("nothing", "unknown", "reason", "stop"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.request_facts import MAX_RULE_CHARS, RequestFacts, text_of
+from policies.request_facts import MAX_RULE_CHARS, RequestFacts, find_native_rare_kinds, text_of
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 
@@ -85,6 +85,10 @@ KEPT_USUALLY = {"type": "ephemeral", "ttl": "5m"}
         ({"messages": [said("user", [text("hi") | {"cache_control": KEPT}])]}, {"cache_write_1h"}),
         ({"messages": [said("user", "hi") | {"cache_control": KEPT}]}, {"cache_write_1h"}),
         ({"messages": [said("user", [text("hi") | {"cache_control": KEPT_USUALLY}])]}, set()),
+        (
+            {"messages": [said("assistant") | {"tool_calls": [{"cache_control": KEPT}]}]},
+            {"cache_write_1h"},
+        ),
         ({"messages": [], "cache_control": KEPT}, {"cache_write_1h"}),
         ({"messages": [], "tools": [{"cache_control": KEPT}]}, {"cache_write_1h"}),
         ({"messages": [], "tools": [{"function": {"cache_control": KEPT}}]}, {"cache_write_1h"}),
@@ -93,6 +97,32 @@ KEPT_USUALLY = {"type": "ephemeral", "ttl": "5m"}
 )
 def test_the_kinds_of_tokens_that_a_prompt_may_have(fields: dict[str, Any], kinds: set[str]) -> None:
     assert RequestFacts(None, fields).rare_kinds == kinds
+
+
+@pytest.mark.parametrize(
+    ("body", "kinds"),
+    [
+        ({"messages": [said("user", "hi")], "system": "x", "tools": None}, set()),
+        ({"input": "hi"}, set()),
+        ({"messages": [], "cache_control": KEPT}, {"cache_write_1h"}),
+        ({"messages": [], "system": [text("x") | {"cache_control": KEPT}]}, {"cache_write_1h"}),
+        ({"messages": [], "tools": [{"type": "memory_1", "cache_control": KEPT}]}, {"cache_write_1h"}),
+        ({"messages": [said("user", [text("x") | {"cache_control": KEPT_USUALLY}])]}, set()),
+        (
+            {"messages": [said("user", [{"type": "tool_result", "content": [{"type": "image"}]}])]},
+            {"image_input"},
+        ),
+        (
+            {"messages": [said("user", [{"type": "document", "source": {"content": [{"cache_control": KEPT}]}}])]},
+            {"image_input", "audio_input", "cached_audio_input", "cache_write_1h"},
+        ),
+        ({"input": [{"type": "function_call_output", "output": [{"type": "input_image"}]}]}, {"image_input"}),
+    ],
+)  # fmt: skip
+def test_the_kinds_of_tokens_that_a_request_of_another_api_may_have(
+    body: dict[str, Any], kinds: set[str]
+) -> None:
+    assert find_native_rare_kinds(body) == kinds
 
 
 PARTS = st.lists(

@@ -37,7 +37,7 @@ from addon.reconcile.ledger_call import (
     RESENT,
     WAS_INTERRUPTED,
     ZERO,
-    FirstAttempt,
+    FailedAttempt,
     LedgerCall,
     ModelPrices,
     tokens_of,
@@ -130,10 +130,10 @@ def test_the_vendors_count_of_calls_bounds_what_was_resent_and_proves_what_passe
 def test_a_first_attempt_that_the_vendor_charged_is_found_by_name() -> None:
     model = "nousresearch/hermes-4-405b"
     one = call(model, Tokens(1_000, 0, 0, 100))
-    attempt = FirstAttempt(one.created_at, model)
+    attempt = FailedAttempt(one.created_at, model)
     earlier = attempt._replace(created_at="2026-10-13T17:00:00.000+00:00")
 
-    def causes(calls: list[LedgerCall], charged: int, *attempts: FirstAttempt) -> dict[str, int]:
+    def causes(calls: list[LedgerCall], charged: int, *attempts: FailedAttempt) -> dict[str, int]:
         tokens = Tokens(1_000 * charged, 0, 0, 100 * charged)
         line = ExportLine("2026-10-14", model, tokens=tokens, cost_nanousd=1_300_000 * charged)
         export = Export("x", [line], frozenset({"2026-10-14"}))

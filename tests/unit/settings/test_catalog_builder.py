@@ -319,3 +319,62 @@ def test_a_sandbox_that_is_switched_on_needs_a_builtin_provider(conf_file: Path)
     edit(conf_file.parent / PROVIDERS, "builtin = true", f'base_url = {URL}\nplatform_key = "env:X"')
     with pytest.raises(SettingsError, match=r"sandbox\.enabled: providers\.toml names no builtin provider"):
         load_settings(conf_file, {})
+
+
+def make_embedder(conf_file: Path) -> Path:
+    """Let gpt-4o-mini make embeddings, and no workspace name it. Return the file of models."""
+    models = conf_file.parent / MODELS
+    edit(models, 'output_price_per_m = "0.6"', 'serves = "embeddings"')
+    edit(models, "max_completion_tokens = 16384\n", "")
+    edit(conf_file.parent / ACME, 'default_model = "gpt-4o-mini"', "")
+    return models
+
+
+def test_a_model_of_embeddings_has_no_price_and_no_maximum_of_an_output(conf_file: Path) -> None:
+    make_embedder(conf_file)
+    model = load_settings(conf_file, KEYS).models["gpt-4o-mini"]
+    assert (model.serves, model.wholesale.output_microusd_per_mtok, model.max_completion_tokens) == (
+        "embeddings",
+        0,
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "reason"),
+    [
+        (MODELS, 'serves = "embeddings"', "", r"gpt-4o-mini\.output_price_per_m: is required"),
+        (
+            MODELS,
+            '"embeddings"',
+            '"embeddings"\nmax_completion_tokens = 1',
+            r"max_completion_tokens: must be absent",
+        ),
+        (
+            MODELS,
+            '"embeddings"',
+            '"embeddings"\noutput_price_per_m = "1"',
+            r"output_price_per_m: must be absent",
+        ),
+        (PROVIDERS, '"openai"', '"anthropic"', r"gpt-4o-mini\.serves: OPENAI has the dialect anthropic"),
+        (
+            ACME,
+            'plan = "pro"',
+            'fallback_model = "gpt-4o-mini"',
+            r"fallback_model: \"gpt-4o-mini\" makes embeddings",
+        ),
+    ],
+)
+def test_what_serves_embeddings_is_checked(
+    conf_file: Path, file: str, old: str, new: str, reason: str
+) -> None:
+    make_embedder(conf_file)
+    edit(conf_file.parent / file, old, new)
+    with pytest.raises(SettingsError, match=reason):
+        load_settings(conf_file, KEYS)
+
+
+def test_an_alias_of_a_workspace_may_name_a_model_of_embeddings(conf_file: Path) -> None:
+    make_embedder(conf_file)
+    edit(conf_file.parent / ACME, "", '\n[[aliases]]\nname = "embed"\nmodel = "gpt-4o-mini"\n')
+    assert load_settings(conf_file, KEYS).workspaces["acme"].aliases.find("embed") == 0

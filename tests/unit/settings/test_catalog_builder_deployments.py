@@ -110,3 +110,51 @@ def test_a_wrong_place_does_not_load(
         load(tmp_path, **changes)
     assert key in str(raised.value)
     assert reason in str(raised.value)
+
+
+def test_each_place_says_whether_its_provider_has_the_responses_api(tmp_path: Path) -> None:
+    first, second = load(tmp_path, dialect="responses", deployments=[AT_B]).models["m"].places
+    assert (first.dialect, first.prefers_responses) == ("openai", True)
+    assert (second.dialect, second.prefers_responses) == ("openai", False)
+    (_, there) = load(tmp_path, deployments=[AT_B | {"dialect": "responses"}]).models["m"].places
+    assert there.prefers_responses
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"provider": "C", "dialect": "responses"}, "m.dialect"),
+        ({"deployments": [AT_B | {"provider": "C", "dialect": "responses"}]}, "m.deployments[0].dialect"),
+        ({"family": "only", "deployments": [AT_B | {"provider": "C"}]}, "m.deployments[0].family"),
+    ],
+)
+def test_a_provider_of_another_dialect_has_no_responses_api(
+    tmp_path: Path, changes: dict[str, object], place: str
+) -> None:
+    base = "http://127.0.0.1:20000/v1"
+    written = Configuration(
+        providers={
+            **{name: provider(base) for name in "AB"},
+            "C": provider(base, dialect="anthropic"),
+        },
+        families={"chat": {}, "only": {"responses_only": True}},
+        models={"m": model(**{"provider": "A", "upstream_model_id": "a", "family": "chat"} | changes)},
+        workspaces={"acme": workspace(("ci", f"tg_{'a':0<40}", True))},
+    ).write(tmp_path)
+    with pytest.raises(SettingsError, match="C speaks anthropic") as refused:
+        load_settings(written, {"TEST_PROVIDER_KEY": "fake"})
+    assert refused.value.key == place
+
+
+def test_a_family_without_chat_completions_needs_no_line(tmp_path: Path) -> None:
+    written = Configuration(
+        providers={"A": provider("http://127.0.0.1:20000/v1", custom_family="only")},
+        families={
+            "only": {"responses_only": True, "responses": {"values": {"reasoning_effort": {"a": "b"}}}}
+        },
+        models={"m": model(provider="A", upstream_model_id="a", family="only")},
+        workspaces={"acme": workspace(("ci", f"tg_{'a':0<40}", True))},
+    ).write(tmp_path)
+    made = load_settings(written, {"TEST_PROVIDER_KEY": "fake"}).models["m"]
+    assert (made.dialect, made.prefers_responses) == ("responses", False)
+    assert made.family.values == {"reasoning_effort": {"a": "b"}}

@@ -230,8 +230,8 @@ def test_a_request_of_system_messages_alone_is_an_obstacle():
 
 def test_each_message_names_its_source():
     made = translate(ask(talk([tool_use()], result(), text("Go")), system="A"))
-    assert made.sources == ("system", "messages.0", "messages.1", "messages.2", "messages.2")
-    assert len(made.body["messages"]) == len(made.sources)
+    assert made.sources["messages"] == ["system", "messages.0", "messages.1", "messages.2", "messages.2"]
+    assert len(made.body["messages"]) == len(made.sources["messages"])
 
 
 LONG = 'A "quoted" line\n' * 8_000

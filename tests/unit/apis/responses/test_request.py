@@ -326,8 +326,15 @@ def test_tools_of_items_are_offered_too() -> None:
 def test_each_message_has_its_source() -> None:
     picture = OUTPUT | {"output": [IMAGE]}
     made = translate([USER, {"type": "web_search_call"}, CALL, picture, USER], instructions="I")
-    assert made.sources == ("instructions", "input.0", "input.2", "input.3", "input.3", "input.4")
-    assert translate("Hi").sources == ("input",)
+    assert made.sources["messages"] == ["instructions", "input.0", "input.2", "input.3", "input.3", "input.4"]
+    assert translate("Hi").sources["messages"] == ["input"]
+
+
+def test_each_tool_has_its_source() -> None:
+    tools = [{"type": "mcp"}, FUNCTION, {"type": "namespace", "name": "n", "tools": [FUNCTION]}]
+    loaded = {"type": "additional_tools", "role": "developer", "tools": [FUNCTION, FUNCTION | {"name": "g"}]}
+    made = translate([USER, loaded], tools=tools)
+    assert made.sources["tools"] == ["tools.1", "tools.2.tools.0", "input.1.tools.1"]
 
 
 def test_what_a_provider_did_itself_is_named() -> None:

@@ -1,6 +1,7 @@
 """Requests of the Messages API to Anthropic's models go as their clients wrote them, less what a model refuses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import SecretStr
@@ -150,6 +151,19 @@ def test_a_budget_falls_with_the_cap(asked, cap, budget, made):
     assert result.unsent_fields == (("thinking",) if made is None else ())
 
 
+def test_a_model_outside_the_catalog_gets_what_its_client_wrote():
+    fields = {"temperature": 0.5, "top_k": 3, "thinking": {"type": "enabled", "budget_tokens": 3000}}
+    messages = [*HELLO, {"role": "system", "content": "Be brief."}]
+    asked = NativeRequest({"max_tokens": 4000, "messages": messages, "model": "x", **fields, "new": 1})
+    model = replace(MODELS[ADAPTIVE], max_completion_tokens=None)
+    target = Target(model, "byok", SecretStr("key"))
+    for cap, budget in ((4000, 3000), (2000, 1500), (1000, None)):
+        made = native.request(target, asked, cap, streams=False, hosted_tools=frozenset())
+        body = json.loads(made.content)
+        assert (body["temperature"], body["top_k"], body["messages"]) == (0.5, 3, messages)
+        assert body.get("thinking", {}).get("budget_tokens") == budget
+
+
 def test_edits_of_thinking_go_with_it():
     edits = [{"type": "clear_thinking_20251015"}, {"type": "clear_tool_uses_20250919"}]
     made = built(
@@ -160,7 +174,7 @@ def test_edits_of_thinking_go_with_it():
     )
     assert json.loads(made.content)["context_management"] == {"edits": edits[1:]}
     assert made.unsent_fields == ("thinking", "context_management")
-    compact = {"edits": [{"type": "compact_20260112"}, *edits]}
+    compact = {"edits": [{"type": "compact_20260112"}, *edits, None, "x"]}
     made = built(context_management=compact)
     assert json.loads(made.content)["context_management"] == {"edits": edits}
     assert made.unsent_fields == ("context_management",)
@@ -196,6 +210,11 @@ def test_system_messages_move_to_the_front_where_a_model_takes_them_only_there()
     said = [block["text"] for block in body["system"]]
     assert said == ["You are an agent.", "The folder is /home.", "99 tokens left"]
     assert [turn["role"] for turn in body["messages"]] == ["user", "assistant", "user"]
+    change = {"type": "tool_addition", "tool": {"type": "tool_reference", "tool_name": "Later"}}
+    messages = [*HELLO, {"role": "system", "content": [change]}]
+    assert unsent(BUDGETS, messages=messages) == ("messages.tool_addition",)
+    assert sent(BUDGETS, messages=messages) == sent(BUDGETS)
+    assert sent(ADAPTIVE, messages=messages)["messages"] == messages
 
 
 def test_hosted_tools_are_left_out_unless_they_may_run():
@@ -250,7 +269,7 @@ def test_sealed_thinking_is_restored_or_left_out():
     ]
     hidden = {"type": "redacted_thinking", "data": seal([{**OURS[0], "text": "Hm."}])}
     assert content_of(assistant(hidden, USE))[1]["content"][0]["signature"] == "sig"
-    for foreign in (seal(THEIRS), seal([]), "tg1.broken"):
+    for foreign in (seal(THEIRS), seal([]), "tg1.broken", "", None):
         messages = assistant({**thought, "signature": foreign}, USE)
         assert content_of(messages)[1]["content"] == [USE]
         assert unsent(messages=messages) == ("messages.thinking",)

@@ -37,7 +37,11 @@ from addon.store.money.reports.names import (
     is_recorded_workspace,
 )
 from addon.store.money.reports.price_sets import find_price_set, read_price_sets
-from addon.store.money.reports.provider_calls import select_fallbacks, select_provider_calls
+from addon.store.money.reports.provider_calls import (
+    select_failed_attempts,
+    select_fallbacks,
+    select_provider_calls,
+)
 from addon.store.money.reports.report import (
     count_holds,
     count_rows,
@@ -79,6 +83,9 @@ REPORTS: dict[str, Callable[[Ledger], Any]] = {
     "key uses of one": lambda ledger: sorted(read_key_uses(ledger, MOMENTS[1], ODD[0]).items()),
     "models": lambda ledger: sorted(select_model_calls(ledger, ["_x", ODD[2]], MOMENTS[0], COLUMNS)),
     "provider": lambda ledger: sorted(select_provider_calls(ledger, "TESTER", NOW - DAYS, NOW, COLUMNS)),
+    "failed attempts": lambda ledger: sorted(
+        select_failed_attempts(ledger, "TESTER", NOW - DAYS, NOW), key=str
+    ),
     "fallbacks": lambda ledger: sorted(select_fallbacks(ledger, NOW - DAYS, NOW)),
     "holds": lambda ledger: [count_holds(ledger, one) for one in (Filter(), Filter("acme", "tester-large"))],
     "last written": find_last_written,
