@@ -31,7 +31,7 @@ NO_SUCH_PATH = [
     "/v1/%63hat/completions",
     "/v1/x/../chat/completions",
     "/v1/completions",
-    "/v1/embeddings",
+    "/v1/moderations",
     "/healthz",
     "/readyz",
     "/metrics",
