@@ -20,9 +20,9 @@ TYPES: Final[Mapping[int, str]] = MappingProxyType(
         404: "not_found_error",
         413: "request_too_large",
         429: "rate_limit_error",
-        # The gateway is up, but its store or its connections are used up for a moment. Agents wait and ask again for
-        # this type, also where it comes in a stream, which has no status of its own. For ``api_error`` in a stream
-        # Claude Code ends the task.
+        # The gateway is up, but its store or its connections fail for a moment: nothing is wrong with the request.
+        # Clients know this type as one to wait for and ask again. In a stream, which has no status of its own, only the
+        # type says so.
         503: "overloaded_error",
         504: "timeout_error",
     }

@@ -83,10 +83,16 @@ class _Document(_Image):
     context: NotRequired[str | None]
 
 
+class _OnlyText(TypedDict):
+    type: Literal["text"]
+    text: str
+    cache_control: NotRequired[_Typed | None]
+
+
 class _SearchResult(_Marked):
     source: str
     title: str
-    content: list[Annotated[_TextBlock, Counted]]
+    content: list[Annotated[_OnlyText, Counted]]
 
 
 class _Thinking(_Typed):
@@ -174,14 +180,8 @@ _Message = Annotated[
 ]
 
 
-class _SystemText(TypedDict):
-    type: Literal["text"]
-    text: str
-    cache_control: NotRequired[_Typed | None]
-
-
 _System = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[list[Annotated[_SystemText, Counted]], Tag("<array>")],
+    Annotated[str, Tag("<text>")] | Annotated[list[Annotated[_OnlyText, Counted]], Tag("<array>")],
     one_of(shape, "a string or an array of text blocks"),
 ]
 

@@ -42,6 +42,10 @@ def refusal(body: dict[str, Any], **how: bool) -> Refusal:
             ask(user({"type": "document", "source": {"type": "content", "content": [text("a"), {}]}})),
             "messages.0.content.0.source.content.1.type",
         ),
+        (
+            ask(user({"type": "search_result", "title": "T", "source": "S", "content": [{"type": "image"}]})),
+            None,
+        ),
         (ask(user(tool_use() | {"input": "{}"})), "messages.0.content.0.input"),
         (ask(user(tool_use(id=""))), "messages.0.content.0.id"),
         (ask(user(result(id=1))), "messages.0.content.0.tool_use_id"),
@@ -81,7 +85,9 @@ def refusal(body: dict[str, Any], **how: bool) -> Refusal:
 def test_an_invalid_field_is_named_by_its_path(body: dict[str, Any], field: str | None):
     found = refusal(body)
     assert (found.code, found.param) == ("validation_failed", field)
-    assert found.message.startswith(f"{field}: ") if field else "system.0.type" in found.message
+    assert (
+        found.message.startswith(f"{field}: ") if field else "0.type: Input should be 'text'" in found.message
+    )
 
 
 def test_all_invalid_fields_are_named_at_once():
