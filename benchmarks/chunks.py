@@ -103,10 +103,10 @@ STREAMS = (
         family=Family("bench", think_tags=True),
     ),
     Stream(
-        "anthropic",
+        "anthropic, padded by the provider",
         "anthropic",
         "event: content_block_delta\ndata: "
-        '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":TEXT}}\n\n',
+        '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":TEXT}BLANKS}\n\n',
         DIALECT_AIM_US,
         opening=_ANTHROPIC,
     ),

@@ -1,7 +1,8 @@
 """The template of a translated event: later ones with the same bytes around their text need no reading. Pure.
 
 The event before such an event was equal but for its text, so it left the translator in the same state. In the Responses
-API, events also differ in their number and their padding, which no translator reads.
+API, events also differ in their number and their padding, which no translator reads. Anthropic pads with blanks before
+the last bracket.
 """
 
 import json
@@ -19,9 +20,10 @@ from addon.text.json_encode import encode_json
 
 _READ_MEMBER = re.compile(rb'"(?:text|thinking|partial_json|input|delta)":[ ]?"')
 _MADE_MEMBER = re.compile(rb'"(?:content|reasoning_content|arguments|text)":[ ]?"')
-_SLOT = re.compile(rb'"obfuscation":[ ]?"|"sequence_number":[ ]?')
+_SLOT = re.compile(rb'"obfuscation":[ ]?"|"sequence_number":[ ]?|(?<=\})(?=[ ]++\}\n\n\Z)')
 _PADDING = re.compile(rb"[A-Za-z0-9]*+")
 _NUMBER = re.compile(rb"[0-9]++")
+_BLANKS = re.compile(rb"[ ]*+")
 
 type Slots = tuple[tuple[re.Pattern[bytes], bytes], ...]
 """What may differ, each with the bytes after it."""
@@ -48,27 +50,31 @@ class SlottedTemplate(msgspec.Struct, frozen=True, gc=False):
         """Return the events that fit; see ``Template.fill``."""
         relayed: list[bytes] = []
         chars, at = 0, start
-        while (begin := _match(events, at, self.before, self.slots)) >= 0:
-            if (found := TEXT.match(events, begin)) is None:
+        while events.startswith(self.before, at):
+            begin = at + len(self.before)
+            if self.slots:
+                begin = _match(events, begin, self.slots)
+            if begin < 0 or (found := TEXT.match(events, begin)) is None:
                 break
-            shown = found[1]
-            end = _match(events, begin + len(shown), self.after, self.slots_after)
+            shown, end = found[1], -1
+            if events.startswith(self.after, found.end(1)):
+                end = _match(events, found.end(1) + len(self.after), self.slots_after)
             try:
                 text = _decoded(shown) if b"\\" in shown else shown.decode()
             except ValueError:  # The text is not UTF-8.
                 break
             if end < 0 or end - at > max_bytes or (is_clear and not is_clear(text)):
                 break
-            relayed += (self.relayed_before, shown, self.relayed_after)
+            relayed += (self.relayed_before, shown)
+            if self.relayed_twin:
+                relayed += (self.relayed_twin, shown)
+            relayed.append(self.relayed_after)
             chars, at = chars + self.other_chars + len(text), end
         return Filled(b"".join(relayed), chars, at)
 
 
-def _match(events: bytes, at: int, first: bytes, slots: Slots) -> int:
-    """Return the end of ``first`` and ``slots`` from ``at`` on, or -1 where they do not fit."""
-    if not events.startswith(first, at):
-        return -1
-    at += len(first)
+def _match(events: bytes, at: int, slots: Slots) -> int:
+    """Return the end of ``slots`` from ``at`` on, or -1 where they do not fit."""
     for filling, after in slots:
         if (found := filling.match(events, at)) is None or not events.startswith(after, found.end()):
             return -1
@@ -80,7 +86,7 @@ def _slotted(text: bytes) -> tuple[bytes, Slots]:
     """Return the bytes of ``text`` up to the first slot, and the slots."""
     pieces, fillings, at = [], [], 0
     for slot in _SLOT.finditer(text):
-        filling = _PADDING if slot[0].endswith(b'"') else _NUMBER
+        filling = (_PADDING if slot[0].endswith(b'"') else _NUMBER) if slot[0] else _BLANKS
         if found := filling.match(text, slot.end()):
             pieces.append(text[at : slot.end()])
             fillings.append(filling)
@@ -111,14 +117,15 @@ def translated_template(
     before, after = event.text[: event.start] + before, after + event.text[event.start + len(event.payload) :]
     other_chars = text_chars - len(_decoded(text))
     (first, slots), (second, slots_after) = _slotted(before), _slotted(after)
-    if not has_twin and (slots or slots_after):
-        return SlottedTemplate(first, slots, second, slots_after, made[0], made[-1], other_chars)
+    twin = made[2] if has_twin else b""
+    if slots or slots_after:
+        return SlottedTemplate(first, slots, second, slots_after, made[0], made[-1], other_chars, twin)
     return Template(
         before=before,
         between=b"",
         after=after,
         relayed_before=made[0],
-        relayed_twin=made[2] if has_twin else b"",
+        relayed_twin=twin,
         relayed_between=b"",
         relayed_after=made[-1],
         other_chars=other_chars,

@@ -148,8 +148,15 @@ def _reader(dialect: str, secrets: tuple[str, ...] = (KEY,)) -> AnswerReader:
 def _stream(dialect: str, events: Iterable[dict[str, Any]]) -> bytes:
     if dialect == "bedrock":
         return b"".join(event_frame(name, payload) for one in events for name, payload in one.items())
-    named = b"event: x\n" if dialect == "anthropic" else b""
-    return b"".join(named + b"data: " + json.dumps(one).encode() + b"\n\n" for one in events)
+    if dialect == "anthropic":
+        return b"".join(map(_padded, events))
+    return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in events)
+
+
+def _padded(event: dict[str, Any]) -> bytes:
+    """Return an event as Anthropic sends it, with blanks that hide the length of its text."""
+    text = json.dumps(event)
+    return f"event: x\ndata: {text[:-1]}{' ' * (len(text) % 4)}}}\n\n".encode()
 
 
 def _relay(dialect: str, pieces: Iterable[bytes], secrets: tuple[str, ...]) -> tuple[object, ...]:
@@ -188,7 +195,7 @@ def test_events_that_differ_in_their_text_take_few_steps(dialect: str, kind: str
         nonlocal steps
         steps += event == "call"
 
-    events = [EVENTS[dialect][kind](text) for text in "abcd"]
+    events = [EVENTS[dialect][kind](text) for text in ("a", "bb", "ccc", "dddd")]
     reader.feed(_stream(dialect, [*BEGINNING[dialect], *events]))
     more = _stream(dialect, events * 100)
     sys.setprofile(count)
