@@ -6,6 +6,7 @@ docs/apis-responses.md; OpenAI, "Streaming events"; recorded streams.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,9 +14,10 @@ from addon.apis.responses.calls import CallItem, PictureItem
 from addon.apis.responses.custom_tools import Tool, tools_by_chat_name
 from addon.apis.responses.delta import (
     TextPiece,
-    annotation_of,
+    annotations_in,
     call_piece,
-    picture_of,
+    objects_in,
+    pictures_in,
     reasoning_kind,
     text_pieces,
 )
@@ -73,7 +75,7 @@ class ResponsesWriter:
         if len(delta) == 1 and self._live and (sent := self._write_live(choices, delta)):
             return sent
         begun = b"" if self._log.sent else self._begin()
-        if tier := chunk.get("service_tier"):
+        if isinstance(tier := chunk.get("service_tier"), str):
             self._service_tier = tier
         chosen = [choice for choice in choices if choice.get("index", 0) == 0]
         sent = begun + b"".join([piece for choice in chosen for piece in self._write_choice(choice)])
@@ -131,12 +133,9 @@ class ResponsesWriter:
         delta = choice["delta"]
         sent = [self._write_reasoning(delta)]
         sent += [self._write_text(piece) for piece in text_pieces(choice)]
-        sent += [self._annotate(one) for one in delta.get("annotations") or ()]
-        sent += [
-            self._push(PictureItem(self._context.call_id, data))
-            for data in map(picture_of, delta.get("images") or ())
-        ]
-        sent += [self._write_call(call) for call in delta.get("tool_calls") or ()]
+        sent += [self._annotate(one) for one in annotations_in(delta)]
+        sent += [self._push(PictureItem(self._context.call_id, data)) for data in pictures_in(delta)]
+        sent += [self._write_call(call) for call in objects_in(delta, "tool_calls")]
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
         return sent
 
@@ -162,14 +161,11 @@ class ResponsesWriter:
         sent, message = self._last_message()
         return sent + message.put(piece.kind, piece.text, piece.logprobs)
 
-    def _annotate(self, annotation: Any) -> bytes:
-        made = annotation_of(annotation)
-        if made is None:
-            return b""
+    def _annotate(self, annotation: dict[str, Any]) -> bytes:
         sent, message = self._last_message()
-        return sent + message.put("output_text", "", made)
+        return sent + message.put("output_text", "", annotation)
 
-    def _write_call(self, call: dict[str, Any]) -> bytes:
+    def _write_call(self, call: Mapping[str, Any]) -> bytes:
         number, call_id, name, piece = call_piece(call)
         self._chars += len(piece)
         sent, item = b"", self._calls.get(number)

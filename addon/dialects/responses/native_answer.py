@@ -3,6 +3,7 @@
 An answer keeps its bytes, except for the model's name.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ from addon.answers.whole import Answer, decode_answer, failed
 from addon.dialects.responses.answer import chat_usage, read_priced
 from addon.text.errors import ErrorAnswer, unreadable_answer
 from addon.text.json_edits import apply_edits, model_edits
-from addon.text.json_encode import encode_json
 from policies.family import Family
 from policies.usage import Usage
 
@@ -95,4 +95,4 @@ def _part_chars(part: object) -> int:
 
 
 def _chars(said: Any) -> int:
-    return len(said) if isinstance(said, str) else len(encode_json(said))
+    return len(said) if isinstance(said, str) else len(json.dumps(said))

@@ -21,6 +21,8 @@ def with_model(event: Event, model: bytes) -> bytes:
     payload = event.payload
     edits: list[Edit] = []
     for response in members(payload, payload.index(b"{"), "response"):
+        if payload[response.start : response.start + 1] != b"{":
+            continue
         found = members(payload, response.start, "model")
         edits += [(one.start, one.end, model) for one in found] or [
             prepend_edit(payload, response.start, "model", model)

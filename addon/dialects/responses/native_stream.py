@@ -156,7 +156,9 @@ class NativeEvents:
             raise FailedStreamError(NOT_UNDERSTOOD)
         if failure := find_failure(response, self._context):
             raise FailedStreamError(failure)
-        if output := response.get("output"):  # Some servers leave it empty here.
+        if (output := response.get("output")) and isinstance(
+            output, list
+        ):  # Some servers leave it empty here.
             self._searches = sum(map(count_searches, output))
         self.usage = read_usage(response, self._context.family, self._searches)
         self.finish_reason = finish_reason(response)

@@ -67,7 +67,7 @@ def test_a_model_that_lacks_is_inserted():
         (None, 0),
         ({"type": "message", "content": [{"type": "refusal", "refusal": "no"}, None, {"text": 1}]}, 2),
         ({"type": "reasoning", "summary": [{"text": "ab"}], "content": None, "encrypted_content": "xyz"}, 5),
-        ({"type": "local_shell_call", "action": {"a": 1}}, len('{"a":1}')),
+        ({"type": "local_shell_call", "action": {"a": 1}}, len('{"a": 1}')),
         ({"type": "code_interpreter_call", "code": "1+1", "outputs": [{"logs": "2"}]}, 3),
         ({"type": "image_generation_call", "result": "AAAA"}, 0),
     ],
