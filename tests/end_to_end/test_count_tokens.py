@@ -138,3 +138,11 @@ def test_a_field_that_a_budget_requires_is_named_in_the_words_of_the_api(sdk: An
     with pytest.raises(anthropic.BadRequestError, match=r"metadata\.user_id: A text is required by a budget"):
         sdk.messages.create(model="gpt", max_tokens=9, messages=HELLO)  # type: ignore[arg-type]
     assert upstream.requests == []
+
+
+@pytest.mark.parametrize("path", ["/", "/api/hello"])
+def test_an_agent_finds_the_gateway_before_its_first_call(counting: Gateway, path: str):
+    answer = httpx.head(f"{counting.url}{path}", trust_env=False)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["x-request-id"]
+    assert httpx.get(f"{counting.url}{path}", trust_env=False).status_code == 404
