@@ -17,6 +17,11 @@ class Alias(NamedTuple):
     name: str
     model: str
 
+    @property
+    def decided_by(self) -> str:
+        """The name of this rule in a ``Route``."""
+        return f"alias {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Aliases:

@@ -47,6 +47,8 @@ class RouteTable:
         named = (workspace.id, request.model)
         if not depends_on_content and (known := self._by_name.get(named)):
             return known
+        if workspace.aliases and (known := self._find_aliased(request.model, workspace)):
+            return known
         route = choose_route(request, workspace, self._names, self._providers)
         slug = route.targets[0].model.slug
         if slug not in self._names.models:
@@ -55,6 +57,14 @@ class RouteTable:
         if not depends_on_content and self._has_name(request.model):
             self._by_name[named] = route
         return route
+
+    def _find_aliased(self, name: str | None, workspace: Workspace) -> Route | None:
+        """Return the known route of a workspace's alias, for a name of no model: else Tier 1 may come before it."""
+        place = None if name is None else workspace.aliases.find(name)
+        if name is None or place is None or self._names.find(name):
+            return None
+        alias = workspace.aliases.entries[place]
+        return self._by_choice.get((workspace.id, alias.model, alias.decided_by))
 
     def _has_name(self, name: str | None) -> bool:
         """Return whether the catalog has a name to the letter: any other may be any text."""

@@ -118,7 +118,7 @@ def _by_name(
         return _Choice(listed, TIER_1)
     if (place := workspace.aliases.find(name)) is not None:
         alias = workspace.aliases.entries[place]
-        return _named(alias.model, models, f"alias {alias.name}", f"aliases[{place}].model")
+        return _named(alias.model, models, alias.decided_by, f"aliases[{place}].model")
     if listed:
         return _Choice(listed, TIER_1) if pins_own else None
     if provider := _provider_named(name, providers):
@@ -161,7 +161,7 @@ def find_matches(request: RequestFacts, workspace: Workspace) -> Iterator[tuple[
     place = None if request.model is None else workspace.aliases.find(request.model)
     if place is not None:
         alias = workspace.aliases.entries[place]
-        yield f"alias {alias.name}", alias.model, request.model
+        yield alias.decided_by, alias.model, request.model
     text = RuleText(request.last_user_text)
     for number, rule in enumerate(workspace.rules, 1):
         yield f"rule {number} ({', '.join(rule.keywords)})", rule.model, rule.prepared.find_in(text)

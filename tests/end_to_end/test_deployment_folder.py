@@ -137,7 +137,7 @@ def test_an_upgrade_brings_the_new_catalog_and_changes_nothing_in_the_folder(
     shipped = checkout / "catalog_data" / "models.toml"
     text = shipped.read_text(encoding="utf-8")
     text = text.replace('output_price_per_m = "0.6"', 'output_price_per_m = "0.7"')
-    text, removed = re.subn(r'\["gpt-4\.1-mini"\][^\[]*', "", text)
+    text, removed = re.subn(r'\["gpt-4\.1-mini"\].*?\n\n', "", text, flags=re.DOTALL)
     assert removed == 1
     new = OWN_MODEL.split("\n\n")[0].replace("sandbox-chat", "shipped-later")
     shipped.write_text(f"{text}\n{new}\n", encoding="utf-8")

@@ -84,7 +84,7 @@ def _make_row(model: Model, use: Mapping[str, Any]) -> dict[str, Any]:
         "family": model.family.name,
         "upstream_model_id": model.upstream_model_id,
         "state": _find_state(model),
-        "max_completion_tokens": model.max_completion_tokens,
+        "max_completion_tokens": model.max_completion_tokens if model.serves == "chat" else None,
         **_price_columns("", model.retail),
         **_price_columns("wholesale_", model.wholesale),
         "margin_percent": _find_margin(model),

@@ -1,10 +1,12 @@
 """The table of a workspace's routes, which is made once for all its calls."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rig.routed_calls import MODELS, ON, PROVIDERS, When
 
+from policies.model import Model
 from policies.request_facts import RequestFacts
 from policies.route_table import RouteTable
 
@@ -25,6 +27,26 @@ def test_a_table_keeps_no_more_routes_than_its_bound(max_routes: int) -> None:
         table.find(RequestFacts("gpt", {"messages": []}), replace(When().workspace, id=f"w{number}"))
         assert len(table._by_choice) <= max_routes
         assert len(table._by_name) <= max_routes
+
+
+class CountingModels(dict[str, Model]):
+    """Models that count how often a route is chosen among them."""
+
+    chosen = 0
+
+    def get(self, *asked: Any) -> Any:
+        self.chosen += 1
+        return super().get(*asked)
+
+
+def test_a_route_of_an_alias_is_chosen_once_for_all_names_that_it_stands_for() -> None:
+    models = CountingModels(MODELS)
+    table, workspace = RouteTable(models, PROVIDERS), When(aliases=(("haiku-*", "gpt"),)).workspace
+    first = table.find(RequestFacts("haiku-4", {"messages": []}), workspace)
+    chosen = models.chosen
+    for name in ("haiku-4", "Haiku-5"):
+        assert table.find(RequestFacts(name, {"messages": []}), workspace) is first
+    assert models.chosen == chosen > 0
 
 
 def test_workspaces_share_a_target_with_a_platform_key_and_none_with_their_own() -> None:

@@ -8,7 +8,7 @@ import pytest
 from rig.console_reading import load_page, open_new_ledger, open_reading
 from rig.ledger import make_row
 from rig.rollups import write
-from rig.settings_files import write_files
+from rig.settings_files import MODELS, edit, write_files
 
 from addon.console.query import ParameterError
 from addon.console.views.loaders import load_view
@@ -36,6 +36,17 @@ def conf_file(tmp_path: Path) -> Path:
 
 def rows(conf_file: Path, url: str) -> list[dict[str, Any]]:
     return load_page(conf_file, url).tables["models"].records()
+
+
+def test_a_model_of_embeddings_has_no_most_output(conf_file: Path) -> None:
+    models = conf_file.parent / MODELS
+    edit(
+        models,
+        'output_price_per_m = "2"\nmax_completion_tokens = 100\nbyok_only = true',
+        'serves = "embeddings"',
+    )
+    [found] = [row for row in rows(conf_file, "/models") if row["model_slug"] == "openai/gpt-oss-20b"]
+    assert (found["max_completion_tokens"], found["output_microusd_per_mtok"]) == (None, 0)
 
 
 def slugs(conf_file: Path, url: str) -> Sequence[str]:
