@@ -103,6 +103,11 @@ class Model:
         return replace(self, dialect=RESPONSES, family=self.family.over_responses, prefers_responses=False)
 
     @property
+    def max_unasked_searches(self) -> int:
+        """How many searches its provider may charge for in a call that asks for none of its tools."""
+        return 0 if self.hosted_tools else self.max_searches
+
+    @property
     def places(self) -> tuple["Model", ...]:
         """The places that serve the row, in the order of models.toml. A further place has only itself."""
         return (self, *self.deployments)

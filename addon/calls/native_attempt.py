@@ -32,11 +32,9 @@ def find_hosted_tools(call: Call, model: Model) -> frozenset[str]:
 
 def find_max_searches(call: Call, model: Model) -> int:
     """Return how many searches the provider of ``model`` may charge for in a call."""
-    if not model.hosted_tools:
-        return model.max_searches
     native = call.chat.native
-    if native is None or find_native_dialect(call, model) is None:
-        return 0
+    if not model.hosted_tools or native is None or find_native_dialect(call, model) is None:
+        return model.max_unasked_searches
     return find_search_bound(native.body, find_hosted_tools(call, model), model.max_searches)
 
 

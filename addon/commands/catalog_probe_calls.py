@@ -128,9 +128,7 @@ def _most_nanousd(model: Model, prices: Prices, body: bytes, cap_tokens: int) ->
         1,
         is_protected=True,
         uncapped_tokens=model.family.uncapped_completion_tokens,
-        max_searches=0
-        if model.hosted_tools
-        else model.max_searches,  # A chat call can't ask for such a tool.
+        max_searches=model.max_unasked_searches,
     )
     return most.prompt_nanousd - (-most.token_picousd * cap_tokens // PICOUSD_PER_NANOUSD)
 

@@ -34,7 +34,7 @@ from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.native_request import NativeRequest
 from policies.field_rules import is_listed
-from policies.hosted_tools import hosted_tool_of
+from policies.hosted_tools import find_search_bound, hosted_tool_of
 from policies.model import Model
 from policies.route import Target
 
@@ -150,12 +150,14 @@ def _fit_tools(body: Body, model: Model, hosted_tools: frozenset[str], unsent: l
     if not isinstance(tools, list):
         return
     kept: list[Any] = []
+    searches_left = find_search_bound(body, hosted_tools, model.max_searches)
     for tool in tools:
         kind, hosted = tool.get("type"), hosted_tool_of(tool)
-        if hosted and hosted in hosted_tools:
+        if hosted and hosted in hosted_tools and searches_left:
             uses = _count(tool.get("max_uses"))
-            most = model.max_searches
-            kept.append({**tool, "max_uses": most if uses is None else min(uses, most)})
+            most = searches_left if uses is None else min(uses, searches_left)
+            kept.append({**tool, "max_uses": most})
+            searches_left -= most
         elif kind is None or str(kind).startswith(CLIENT_TOOLS + FREE_TOOLS):
             kept.append(tool)
         else:

@@ -239,6 +239,10 @@ def test_hosted_tools_are_left_out_unless_they_may_run():
         made = built(tools=[tool], hosted=frozenset({"web_search"}))
         assert json.loads(made.content)["tools"] == [{**SEARCH, "max_uses": bound}]
         assert made.unsent_fields == ()
+    other = {**SEARCH, "name": "other", "max_uses": most}
+    made = built(tools=[{**SEARCH, "max_uses": most - 1}, other, other], hosted=frozenset({"web_search"}))
+    assert [one["max_uses"] for one in json.loads(made.content)["tools"]] == [most - 1, 1]
+    assert made.unsent_fields == ("tools.web_search_20250305",)
 
 
 def test_a_choice_goes_with_its_tool():
