@@ -28,6 +28,11 @@ TYPES: Final[Mapping[int, str]] = MappingProxyType(
     }
 )
 """The type of each status. Other 4xx are as 400, other 5xx are ``api_error``."""
+_CAUSES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    # The SDK's tool runners begin with a thread, and go on without one after this cause. Source: its Python SDK 2.14.
+    {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
+)
+"""The cause that clients know, by the field at fault."""
 
 
 def error_type(status: int) -> str:
@@ -40,7 +45,9 @@ def error_body(error: ErrorAnswer, request_id: str) -> bytes:
 
     The contract's code, and the field at fault, are in ``details``, where the API has the cause that programs read.
     """
-    details = {"error_code": error.code} | ({} if error.param is None else {"param": error.param})
+    details: dict[str, Any] = {"error_code": error.code}
+    if error.param is not None:
+        details |= {"param": error.param, **_CAUSES.get(error.param, {})}
     inner: dict[str, Any] = {"type": error_type(error.status), "message": error.message, "details": details}
     return encode_json({"type": "error", "error": inner, "request_id": request_id})
 

@@ -276,6 +276,10 @@ class _Request(_Prompt, total=False):
     max_tokens: Required[_PositiveInt]
 
 
+NO_THREADS: Final = (
+    "The gateway keeps no conversations. Send all messages with each request, and leave this field out."
+)
+
 _validate_request: Final = partial(TypeAdapter(_Request).validator.validate_python, strict=True)
 _validate_prompt: Final = partial(TypeAdapter(_Prompt).validator.validate_python, strict=True)
 
@@ -285,6 +289,8 @@ def validate(body: Mapping[str, Any], *, counts_only: bool = False) -> None:
 
     A request that ``counts_only`` tokens needs no ``max_tokens``. Without messages it is ``bad_request``.
     """
+    if "thread" in body:
+        raise Refusal("validation_failed", f"thread: {NO_THREADS}", "thread")
     if body.get("messages", []) == []:
         raise Refusal("bad_request", "messages: At least one message is required.", "messages")
     check(_validate_prompt if counts_only else _validate_request, body)

@@ -17,7 +17,6 @@ FIELDS: Final = frozenset(
 
 REFUSED: Final = MappingProxyType(
     {
-        "thread": "The gateway keeps no conversations; send all messages with each request.",
         "compaction": "The gateway does not support requests of this kind.",
         "inference_geo": "The gateway can't choose where a provider computes. Leave it out, or use another model.",
     }

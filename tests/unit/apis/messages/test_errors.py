@@ -8,6 +8,7 @@ import pytest
 from anthropic.types import ErrorResponse
 
 from addon.apis.messages.errors import error_body, error_event, error_type
+from addon.apis.messages.schema import validate
 from addon.text.errors import REFUSALS, ErrorAnswer, refusal_error, upstream_error
 from policies.refusal import Refusal, RefusalCode
 
@@ -79,3 +80,18 @@ def test_in_a_stream_it_is_an_event():
     kind, data, *rest = event.split(b"\n")
     assert (kind, rest) == (b"event: error", [b"", b""])
     assert json.loads(data.removeprefix(b"data: "))["error"]["message"] == error.message
+
+
+def test_the_tool_runner_of_the_sdk_goes_on_without_a_thread():
+    """These details are those for which its Python SDK 2.14 sends all messages again, without the field."""
+    with pytest.raises(Refusal) as caught:
+        validate(
+            {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1, "thread": {"type": "create"}}
+        )
+    error = json.loads(error_body(refusal_error(caught.value), "id-1"))["error"]
+    assert error["type"] == "invalid_request_error" and "Send all messages" in error["message"]
+    assert error["details"] == {
+        "error_code": "thread_unsupported_request",
+        "unsupported": ["thread"],
+        "param": "thread",
+    }

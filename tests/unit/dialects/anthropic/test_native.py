@@ -122,9 +122,7 @@ def test_fields_beyond_the_list_are_left_out_and_named():
     assert unsent(speed=None) == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("thread", {"type": "create"}), ("compaction", {}), ("inference_geo", "us")]
-)
+@pytest.mark.parametrize(("name", "value"), [("compaction", {}), ("inference_geo", "us")])
 def test_fields_without_which_the_answer_would_be_another_are_refused(name, value):
     with pytest.raises(Refusal) as caught:
         built(**{name: value})
