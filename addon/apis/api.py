@@ -29,6 +29,10 @@ class Api(Protocol):
     def ID_FIELDS(self) -> tuple[str, ...]:  # noqa: N802
         """The header fields of an answer that have the id of the call."""
 
+    @property
+    def FINAL_STATUSES(self) -> frozenset[int]:  # noqa: N802
+        """The statuses of errors whose call clients would repeat unless they are told not to."""
+
     FIELD_NAMES: Mapping[str, str]
     """The chat fields that it calls otherwise."""
 

@@ -27,9 +27,8 @@ from addon.calls.rate_limit import take_late_token, take_token, take_token_later
 from addon.calls.request_body import check_size, declared_length, read_request
 from addon.calls.reservation import reserve_first, reserve_next
 from addon.calls.responses import (
+    make_call_error,
     make_catalog_response,
-    make_error_response,
-    make_gateway_fields,
     make_probe_response,
 )
 from addon.calls.upstream_request import accept_request, accept_route, find_route
@@ -209,8 +208,7 @@ async def _answer_failure(call: Call, failure: ErrorAnswer, stream: Stream, deps
     if call.is_head_sent:
         await stream.end(_error_event(call, error))
     else:
-        body = call.api.error_body(error, call.exchange.id)
-        await stream.respond(make_error_response(error, make_gateway_fields(call), body=body))
+        await stream.respond(make_call_error(call, error))
 
 
 async def refuse(call: Call, stream: Stream, deps: Dependencies, error: ErrorAnswer) -> None:
@@ -223,12 +221,10 @@ async def refuse(call: Call, stream: Stream, deps: Dependencies, error: ErrorAns
     if call.is_head_sent:
         await stream.end(_error_event(call, error))
         return
-    fields = make_gateway_fields(call)
-    if error.code == "method_not_allowed":
-        fields.append(("allow", allowed_methods(stream.head)))
+    is_allowed_elsewhere = error.code == "method_not_allowed"
+    more = [("allow", allowed_methods(stream.head))] if is_allowed_elsewhere else []
     is_connect = stream.head.method == "CONNECT"
-    body = call.api.error_body(error, call.exchange.id)
-    await stream.respond(make_error_response(error, fields, body=body, close=is_connect))
+    await stream.respond(make_call_error(call, error, more, close=is_connect))
 
 
 def _error_event(call: Call, error: ErrorAnswer) -> bytes:

@@ -257,6 +257,7 @@ def test_an_empty_wallet_and_a_wrong_key(gateway: Gateway) -> None:
         said = answer.json()
         assert (answer.status_code, said["type"], said["error"]["type"]) == (status, "error", kind)
         assert said["request_id"] == answer.headers["request-id"]
+        assert answer.headers["x-should-retry"] == "false"  # else Claude Code repeats a 401 for minutes
 
 
 @BOTH

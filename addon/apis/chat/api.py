@@ -15,6 +15,7 @@ NATIVE_DIALECT: Final = None
 TAKES_X_API_KEY: Final = False
 FIELD_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
+FINAL_STATUSES: Final = frozenset[int]()
 
 
 def parse(body: bytes, _headers: Headers) -> ChatRequest:

@@ -14,6 +14,7 @@ from addon.text.json_decode import decode_large_object
 
 __all__ = [
     "FIELD_NAMES",
+    "FINAL_STATUSES",
     "ID_FIELDS",
     "NAME",
     "NATIVE_DIALECT",
@@ -28,6 +29,7 @@ NAME: Final = "embeddings"
 NATIVE_DIALECT: Final = "openai"
 TAKES_X_API_KEY: Final = False
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
+FINAL_STATUSES: Final = frozenset[int]()
 ROLE: Final = "input"
 """The role of a text to embed, as operators' own policies see it. No routing rule reads it."""
 _ELSEWHERE: Final = ("model", "A provider that does not speak OpenAI's API makes no embeddings here.")

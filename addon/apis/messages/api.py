@@ -19,6 +19,9 @@ TAKES_X_API_KEY: Final = True
 FIELD_NAMES: Final = MESSAGES_NAMES
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id", "request-id")
 
+FINAL_STATUSES: Final = frozenset({401})
+"""Claude Code repeats a call with a wrong key for minutes, without a word."""
+
 
 def parse(body: bytes, headers: Headers) -> ChatRequest:
     """Return the chat request of the Messages request in ``body``. Raises Refusal."""

@@ -16,6 +16,7 @@ from addon.text.json_decode import decode_large_object
 
 __all__ = [
     "FIELD_NAMES",
+    "FINAL_STATUSES",
     "ID_FIELDS",
     "NAME",
     "NATIVE_DIALECT",
@@ -31,6 +32,7 @@ NATIVE_DIALECT: Final = "responses"
 TAKES_X_API_KEY: Final = False
 FIELD_NAMES: Final = RESPONSES_NAMES
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
+FINAL_STATUSES: Final = frozenset[int]()
 
 
 def parse(body: bytes, _headers: Headers) -> ChatRequest:
