@@ -22,7 +22,7 @@ def failed_call(**changes: Any) -> Call:
     """Return a call whose second attempt is running."""
     exchange = answered_exchange(Family("chat"), stage=Stage.DISPATCHED)
     exchange = structs.replace(exchange, **route_fields(*exchange.route.targets * 2, made=2))
-    call = Call(exchange, cast(Settings, None), first_failure=FIRST)
+    call = Call(exchange, cast(Settings, None), failed=upstream_attempt(exchange), first_failure=FIRST)
     for name, value in changes.items():
         setattr(call, name, value)
     return call
