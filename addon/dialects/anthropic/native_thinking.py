@@ -66,12 +66,12 @@ def drop_thinking(body: Body, unsent: list[str]) -> None:
     del body["thinking"]
     unsent.append("thinking")
     managed = body.get("context_management")
-    edits = managed.get("edits") if isinstance(managed, dict) else None
-    if isinstance(edits, list):
-        kept = [edit for edit in edits if not str(edit.get("type")).startswith(_NEEDS_THINKING)]
-        if len(kept) < len(edits):
-            body["context_management"] = {**(managed or {}), "edits": kept}
-            unsent.append("context_management")
+    if not isinstance(managed, dict) or not isinstance(edits := managed.get("edits"), list):
+        return
+    kept = [edit for edit in edits if not str(edit.get("type")).startswith(_NEEDS_THINKING)]
+    if len(kept) < len(edits):
+        body["context_management"] = {**managed, "edits": kept}
+        unsent.append("context_management")
 
 
 def fit_sampling(body: Body, family: Family, unsent: list[str]) -> None:

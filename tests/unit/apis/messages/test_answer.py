@@ -161,6 +161,18 @@ def test_signatures_of_gemini_are_carried():
     assert (use["id"], use["input"]) == ("call_1", {"a": 1})
 
 
+def test_the_signature_of_geminis_text_is_carried():
+    signed = chunk({"extra_content": {"google": {"thought_signature": "AbC"}}})
+    (_, hidden) = blocks(TEXT, signed, END)
+    assert unseal(hidden["data"]) == [{"type": "reasoning.encrypted", "data": "AbC", "format": GOOGLE_FORMAT}]
+
+
+def test_details_that_are_too_long_are_left_out():
+    large = {"type": "reasoning.encrypted", "data": "x" * (3 << 20), "index": 0}
+    (thinking, _) = blocks(thought("Hm", **large), thought(**large), thought(**large), TEXT, END)
+    assert (thinking["thinking"], unseal(thinking["signature"])) == ("Hm", [])
+
+
 def test_calls_that_take_turns_are_blocks_one_after_the_other():
     chunks = (
         chunk(call(0, '{"a"', "call_a", "first")),

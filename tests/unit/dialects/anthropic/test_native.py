@@ -168,9 +168,9 @@ def test_edits_of_thinking_go_with_it():
         BUDGETS,
         1000,
         thinking={"type": "enabled", "budget_tokens": 2000},
-        context_management={"edits": edits},
+        context_management={"edits": edits, "more": 1},
     )
-    assert json.loads(made.content)["context_management"] == {"edits": edits[1:]}
+    assert json.loads(made.content)["context_management"] == {"edits": edits[1:], "more": 1}
     assert made.unsent_fields == ("thinking", "context_management")
     compact = {"edits": [{"type": "compact_20260112"}, *edits, None, "x"]}
     made = built(context_management=compact)
@@ -201,6 +201,25 @@ def test_thinking_has_a_form_that_the_model_takes(slug, thinking, effort, made, 
     assert (found and (found.get("budget_tokens") or found["type"])) == made
     assert body.get("output_config", {}).get("effort") == made_effort
     assert result.unsent_fields == left_out
+
+
+@pytest.mark.parametrize(
+    ("slug", "given", "left_out"),
+    [
+        (BOTH, {"temperature": 0.5, "top_p": 0.9}, ("top_p",)),
+        (BOTH, {"top_p": 0.9, "top_k": 5}, ()),
+        (BOTH, {"temperature": 0.5, "top_k": 5, "thinking": {"type": "adaptive"}}, ("temperature", "top_k")),
+        (ADAPTIVE, {"temperature": 1, "top_p": 0.9, "top_k": 5}, ("top_p", "top_k")),
+        (ADAPTIVE, {"temperature": None}, ()),
+    ],
+)
+def test_sampling_parameters_go_where_the_model_takes_them(slug, given, left_out):
+    made = built(slug, **given)
+    assert made.unsent_fields == left_out
+    body = json.loads(made.content)
+    assert {name: body.get(name) for name in given} == {
+        name: None if name in left_out else value for name, value in given.items()
+    }
 
 
 def test_system_messages_move_to_the_front_where_a_model_takes_them_only_there():

@@ -106,6 +106,8 @@ def test_a_model_that_is_missing_is_added():
     _, *rest = events(TEXT)
     made, _ = streamed(stream_of([start, *rest]))
     assert json.loads(made.split(b"\n")[1][6:])["message"]["model"] == "the-slug"
+    whole = read(native.whole(CONTEXT, 1 << 20), [json.dumps(message).encode()])
+    assert json.loads(whole) == {**message, "model": "the-slug"}
 
 
 @pytest.mark.parametrize("block", [TEXT, THINKING, USE])
@@ -177,6 +179,13 @@ def test_deltas_that_differ_in_text_and_padding_are_not_read():
         chunks.read(Event(text, payload, text.index(payload)), event)
     filled = chunks.fill(padded + stream_of(others[29:]), 0, 1 << 20)
     assert (filled.relayed, filled.chars, filled.end) == (padded, 29, len(padded))
+
+
+def test_text_that_is_no_utf_8_is_a_failure():
+    start, ping, begin, first, second, *_ = events({**TEXT, "text": "aabb"}, pieces=2)
+    body = stream_of([start, ping, begin, first, second]).replace(b'"bb"', b'"b\xff"')
+    made, reader = streamed(body, PLAIN)
+    assert reader.failure and b"aa" in made and b"\xff" not in made
 
 
 def test_results_of_searches_are_no_silence():
