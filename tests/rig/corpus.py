@@ -19,6 +19,7 @@ DIALECTS = {
     "anthropic_messages": "anthropic",
     "gemini_generate": "gemini",
     "bedrock_converse": "bedrock",
+    "openai_responses": "responses",
 }
 """The dialect of each recorded API. The other APIs have none."""
 

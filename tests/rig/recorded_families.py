@@ -78,6 +78,8 @@ def direct_family(record: Record) -> tuple[str, str] | None:
 
 def family_name(record: Record) -> str:
     """Return the shipped family of a recording, or ``PLAIN`` if there is none."""
+    if record["api"] == "openai_responses":
+        return "openai-codex"  # the one family all of whose calls go to that API
     if record["api"] == "anthropic_messages" and record["provider"] == "local":
         return "claude-sampling"
     if record["api"] == "openai_chat" and record["provider"] == "google":

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from rig.configuration import PROVIDER_KEY
 from rig.corpus import DIALECTS, Recorded
-from rig.readers import Answer, anthropic_sdk, chat, converse, gemini_sdk
+from rig.readers import Answer, anthropic_sdk, chat, converse, gemini_sdk, responses_sdk
 from rig.readers.events import event_texts, read_json
 from rig.recorded_families import family_name, shipped_families
 from rig.scripts import Received, Script, http_chunk, response_head
@@ -29,6 +29,7 @@ ANSWERS = {
     "anthropic": ("content", "type"),
     "gemini": ("candidates", "promptFeedback", "usageMetadata"),
     "bedrock": ("output",),
+    "responses": ("output", "type"),
 }
 """Members that only a whole answer or an event of a stream has, unlike other bodies with status 200."""
 KEY_HEADERS = {
@@ -36,6 +37,7 @@ KEY_HEADERS = {
     "anthropic": "x-api-key",
     "gemini": "x-goog-api-key",
     "bedrock": "authorization",
+    "responses": "authorization",
 }
 
 
@@ -84,6 +86,8 @@ class Run:
 
     @property
     def kind(self) -> Literal["whole", "stream", "error"]:
+        if self.dialect == "responses" and not responses_sdk.has_ended(self.payloads):
+            return "error"
         if self.status >= 300 or not all(map(self._is_answer, self.payloads)) or not self.payloads:
             return "error"
         return "stream" if self.stream else "whole"
@@ -121,6 +125,8 @@ class Run:
             return anthropic_sdk.read(self.text.encode(), stream=self.stream)
         if self.dialect == "gemini":
             return gemini_sdk.read(self.payloads)
+        if self.dialect == "responses":
+            return responses_sdk.read(self.payloads)
         if self.dialect == "bedrock":
             return converse.read(self.payloads[0])
         return chat.read(self.payloads, think_tags=self.think_tags, is_single=self.choices == 1)
@@ -197,6 +203,8 @@ def _target(run: Run) -> str:
         return "/v1/chat/completions"
     if run.dialect == "anthropic":
         return "/v1/messages"
+    if run.dialect == "responses":
+        return "/v1/responses"
     if run.dialect == "bedrock":
         return f"/v1/model/{quote(run.upstream_model_id, safe='')}/converse"
     method = "streamGenerateContent?alt=sse" if run.stream else "generateContent"

@@ -13,6 +13,7 @@ from rig.replay import Run
 
 PRICES_USD_PER_MTOK = {"input": "3", "cached_input": "0.3", "cache_write": "3.75", "output": "15"}
 MARKUP = Fraction(104, 100)
+NOT_A_COUNT = -1
 COLUMNS = ("prompt", "completion", "total", "cached", "cache_write", "reasoning")
 OTHER_CACHE_COUNTS = frozenset(
     (
@@ -35,7 +36,7 @@ class Line:
         for summed in self.places[column]:
             counts = [_at(usage, path) for path in summed]
             if counts and counts[0] is not None:
-                return sum(count or 0 for count in counts)
+                return max(sum(count or 0 for count in counts), NOT_A_COUNT)
         return None
 
 
@@ -91,7 +92,8 @@ def _blocks(payload: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     vendor, message = payload.get("x_groq") or {}, payload.get("message") or {}
     for block in (vendor.get("usage"), message.get("usage") if isinstance(message, dict) else None):
         yield block or {}
-    yield payload.get("usage") or {}
+    answer = payload.get("response") or {}
+    yield payload.get("usage") or (answer.get("usage") if isinstance(answer, dict) else None) or {}
     yield payload.get("usageMetadata") or {}
 
 

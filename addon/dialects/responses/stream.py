@@ -47,6 +47,7 @@ class ResponsesStream(BlockStream):
         self._said_chars = 0  # the length of the texts that are done
         self._message: int | None = None  # the last message that sent text
         self._message_chars = 0  # where its text begins
+        self._annotations = 0
         self._thought: object = None  # the last part of reasoning that sent text
 
     def read(self, event: Event) -> Chunks:
@@ -150,8 +151,12 @@ class ResponsesStream(BlockStream):
         return [chunk(self._identity, {"refusal": text})] if (text := text_of(event["delta"])) else []
 
     def _send_annotation(self, event: Event) -> Chunks:
-        made = chat_annotations([event["annotation"]], self._message_chars)
-        return [chunk(self._identity, {"annotations": made})] if made else []
+        found = chat_annotations([event["annotation"]], self._message_chars)
+        if not found:
+            return []
+        self._annotations += 1  # Clients join lists by their index.
+        made = {**found[0], "index": self._annotations - 1}
+        return [chunk(self._identity, {"annotations": [made]})]
 
     def _send_thought(self, event: Event) -> Chunks:
         text, place = text_of(event["delta"]), event["output_index"]
@@ -181,7 +186,9 @@ class ResponsesStream(BlockStream):
         self._end_state, self._stop_reason = answer, answer.get("status", "completed")
         self.usage = chat_usage(answer.get("usage"))
         self.is_closed = True
-        return []
+        return (
+            [] if self._has_begun else [chunk(self._identity, {"content": ""})]
+        )  # It had only unseen reasoning.
 
     def _failed(self, event: Event) -> Chunks:
         error = event["response"].get("error") or {"message": "The provider failed to answer."}

@@ -74,7 +74,12 @@ def _append(message: dict[str, Any], delta: dict[str, Any]) -> None:
             assert piece["type"] in ("function", "custom")
         else:
             assert not piece.get("id"), f"a second id {piece['id']!r}"
-        call, function = calls[piece["index"]]["function"], piece.get("function") or {}
+        call, custom = calls[piece["index"]]["function"], piece.get("custom")
+        function = (
+            {"name": custom.get("name"), "arguments": custom["input"]}
+            if custom
+            else piece.get("function") or {}
+        )
         assert not (call["name"] and function.get("name")), f"a second name {function['name']!r}"
         call["name"] += function.get("name") or ""
         call["arguments"] += function.get("arguments") or ""

@@ -70,6 +70,14 @@ def test_the_first_chunk_comes_with_the_first_content() -> None:
     assert deltas(begun.read(first)) == [{"role": "assistant"}, {"content": "a"}]
 
 
+def test_an_answer_of_unseen_reasoning_alone_is_an_answer() -> None:
+    reader = DIALECTS["responses"].stream(CONTEXT)
+    raw = b"".join(map(frame, events(incomplete(reasoning(encrypted=None)))))
+    sent = reader.feed(raw) + reader.finish()
+    assert (reader.failure, reader.finish_reason) == (None, "length")
+    assert sent.count(b'"role":"assistant"') == 1
+
+
 def test_items_are_told_apart_by_their_index_alone() -> None:
     answer = response(message("ab"), function_call("f", {"a": 1}, "call_1"), function_call("g", {}, "call_2"))
     stream_events = events(answer)
@@ -106,7 +114,7 @@ def test_raw_reasoning_and_citations() -> None:
     cited = {"type": "url_citation", "url_citation": {k: v for k, v in CITED.items() if k != "type"}}
     assert (whole["reasoning_content"], whole["annotations"]) == ("Hm", [cited])
     seen = deltas(read(events(answer)))
-    assert [one["annotations"] for one in seen if "annotations" in one] == [[cited]]
+    assert [one["annotations"] for one in seen if "annotations" in one] == [[{**cited, "index": 0}]]
     two = to_completion(response(message("ab"), message("cd", annotations=[CITED])), "slug", 17)
     moved = two["choices"][0]["message"]["annotations"][0]["url_citation"]
     assert (moved["start_index"], moved["end_index"]) == (4, 6)
