@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from policies.model import Model, Workspace
 from policies.places import has_own_place, list_own_targets, list_platform_targets
@@ -22,6 +23,7 @@ from policies.refusal import Refusal
 from policies.route import Target
 from policies.spend import Denial, make_denial_refusal
 
+BAD_REQUEST: Final = 400
 _FAILED_STATUSES = frozenset({401, 403, 408, 429})
 # The customer's own account is used up, or lacks the model. The platform's account may not.
 _FAILED_OWN_STATUSES = frozenset({402, 404})
@@ -35,6 +37,11 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 """The vendors' words for a prompt, or a prompt with its cap, that the window of a model does not hold."""
+_FOREIGN_REASONING = re.compile(
+    r"encrypted content\b.{0,400}could not be (?:verified|decrypted)|invalid_encrypted_content",  # OpenAI
+    re.IGNORECASE | re.DOTALL,
+)
+"""A vendor's words for reasoning in a request that another vendor, or another account of it, has encrypted."""
 
 
 def is_failure(status: int, *, in_success: bool = False, before_net: bool = False) -> bool:
@@ -50,6 +57,11 @@ def is_failure(status: int, *, in_success: bool = False, before_net: bool = Fals
 def is_too_long(status: int, message: str) -> bool:
     """Return whether a refusal says that the prompt is too long. This is no failure of the provider."""
     return status in _TOO_LONG_STATUSES and _TOO_LONG.search(message) is not None
+
+
+def is_foreign_reasoning(status: int, message: str) -> bool:
+    """Return whether a refusal says that reasoning in the request can't be decrypted. Without it, the call may work."""
+    return status == BAD_REQUEST and _FOREIGN_REASONING.search(message) is not None
 
 
 def has_longer_window(following: Model, failed: Model, *, if_unknown: bool = False) -> bool:

@@ -199,6 +199,7 @@ async def _next_attempt(
         with stream.while_connected():
             await asyncio.sleep(step.wait_s)
     call.exchange = step.exchange
+    call.is_without_reasoning |= step.is_without_reasoning
     return await reserve_next(call, deps, failure)
 
 

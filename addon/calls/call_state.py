@@ -16,7 +16,7 @@ from addon.upstream.place_quotas import QuotaUse
 from policies.affinity import find_affinity
 from policies.call_stages import Stage
 from policies.exchange import Exchange, NotKnown
-from policies.fallback import has_longer_window, is_failure, is_too_long
+from policies.fallback import has_longer_window, is_failure, is_foreign_reasoning, is_too_long
 from policies.retry import find_retry_wait_s
 from policies.route import Target
 
@@ -32,6 +32,8 @@ class NextStep(NamedTuple):
 
     exchange: Exchange
     wait_s: float | None = None
+    is_without_reasoning: bool = False
+    """The same attempt is made without reasoning that its provider can't read."""
 
 
 class Call(Struct, eq=False):
@@ -55,6 +57,7 @@ class Call(Struct, eq=False):
     | ``quota_tokens`` | how many tokens it likely uses, estimated where a place has a limit of them |
     | ``quota_use`` | what its attempt has taken of the quota of its place |
     | ``api`` | the wire shape that its client speaks |
+    | ``is_without_reasoning`` | a provider could not read reasoning that another one had encrypted |
     """
 
     exchange: Exchange
@@ -73,6 +76,7 @@ class Call(Struct, eq=False):
     quota_tokens: int = 0
     quota_use: QuotaUse | None = None
     api: Api = CHAT
+    is_without_reasoning: bool = False
 
     @property
     def attempt(self) -> UpstreamAttempt:
@@ -103,7 +107,9 @@ class Call(Struct, eq=False):
         """Return whether another attempt may follow, if there is one: only before the client has any byte."""
         if self.exchange.stage is not Stage.DISPATCHED or self.is_head_sent:
             return False
-        return self.has_failed(attempt, failure) or bool(self.list_fitting(attempt, failure))
+        if self.has_failed(attempt, failure) or self.list_fitting(attempt, failure):
+            return True
+        return self.may_leave_out_reasoning(attempt, failure)
 
     def has_time(self, at_s: float) -> bool:
         """Return whether an attempt may begin ``at_s``: an answer that is not streamed has one time for all attempts.
@@ -121,6 +127,12 @@ class Call(Struct, eq=False):
         """
         if not self.may_fall_back(attempt, failure):
             return None
+        if self.may_leave_out_reasoning(attempt, failure):
+            return (
+                NextStep(self.exchange.with_retry(), is_without_reasoning=True)
+                if self.has_time(now_s)
+                else None
+            )
         if fitting := self.list_fitting(attempt, failure):
             return NextStep(self.exchange.with_following(fitting if self.has_time(now_s) else ()))
         if (wait_s := self.find_retry_wait_s(attempt, failure, now_s)) is not None:
@@ -146,6 +158,16 @@ class Call(Struct, eq=False):
             chance=crc32(exchange.id.encode()) / 2**32,
         )
         return wait_s if wait_s is not None and self.has_time(now_s + wait_s) else None
+
+    def may_leave_out_reasoning(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
+        """Return whether a native attempt may be made once more without reasoning that its provider could not read.
+
+        It is that of another place, or of another account, where the conversation was before.
+        """
+        if attempt.native is None or attempt.status is None or self.is_without_reasoning:
+            return False
+        has_attempts = self.exchange.attempts < self.settings.conf.upstream.max_attempts
+        return has_attempts and is_foreign_reasoning(failure.status, failure.message)
 
     def find_affinity(self) -> bytes:
         """Return what this call shares with others of its conversation, see ``policies.affinity``."""

@@ -54,6 +54,8 @@ def make_native_attempt(
     if chat.native is None:
         raise RuntimeError(f"call {call.exchange.id}: it has no request of its own API")
     given = _with_own_service_tier(chat.native, chat.service_tier(target))
+    if call.is_without_reasoning:
+        given = replace(given, has_foreign_reasoning=True)
     request = native.request(
         target, given, sent_cap_tokens, streams=stream, hosted_tools=find_hosted_tools(call, target.model)
     )

@@ -21,10 +21,12 @@ class NativeRequest(Struct, frozen=True, gc=False):
     |---|---|
     | ``body`` | the decoded JSON, with its nulls; a long text in it may be a ``LargeText`` |
     | ``headers`` | those of the client's headers that its API gives a meaning, by their names in lower case |
+    | ``has_foreign_reasoning`` | the provider could not decrypt its reasoning, so it goes without |
     """
 
     body: Mapping[str, Any]
     headers: Mapping[str, str] = NO_HEADERS
+    has_foreign_reasoning: bool = False
 
 
 class NativeDialect(Protocol):

@@ -215,6 +215,40 @@ def test_a_vendor_that_fails_before_its_answer_has_a_fallback(
     assert row_of(gateway, user)["model_slug"] == OTHER
 
 
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_reasoning_that_another_vendor_encrypted_does_not_end_a_conversation(
+    gateway: Gateway, upstream: Upstream, streams: bool
+) -> None:
+    """The conversation was at another place before; its reasoning is left out, and all else stays."""
+    vendor = Responses((message("Rain."),))
+    upstream.behave(vendor)
+    call = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"}
+    items: list[Any] = [
+        {"role": "user", "content": "Weather?"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "of another vendor"},
+        call,
+        {"type": "function_call_output", "call_id": "call_1", "output": "Rain"},
+    ]
+    user = f"foreign-{streams}"
+    answer = post(gateway, {"input": items, "tools": TOOLS, "stream": streams, "user": user})
+    assert answer.status_code == 200
+    assert answer.headers["x-gateway-dropped"] == "input.reasoning"
+    assert (len(vendor.refusals), len(vendor.bodies)) == (1, 1)
+    assert vendor.bodies[0]["input"] == [items[0], *items[2:]]
+    row = row_of(gateway, user)
+    assert (row["attempts"], row["fallback"], row["status"]) == (2, 0, 200)
+
+
+def test_reasoning_that_no_retry_makes_readable_is_the_vendors_error(
+    gateway: Gateway, upstream: Upstream
+) -> None:
+    text = "The encrypted content could not be verified. Reason: Encrypted content could not be decrypted."
+    upstream.behave(whole({"error": {"message": text, "type": "invalid_request_error"}}, 400))
+    answer = post(gateway, {})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, text)
+    assert len(upstream.requests) == 2
+
+
 def test_an_error_in_the_stream_ends_it_as_failed(sdk: OpenAI, gateway: Gateway, upstream: Upstream) -> None:
     begun = [frame(event) for event in events(response(message("Hel lo")))][:5]
     upstream.behave(chunked(*begun, frame(events(failed(text="Overloaded."))[-1])))

@@ -38,6 +38,8 @@ def request(
     """Build a ``POST`` to the provider's ``responses_path``; see ``native_request.NativeDialect``."""
     unsent: list[str] = []
     body = make_body(target.model, native.body, cap_tokens, hosted_tools, unsent)
+    if isinstance(items := body.get("input"), list):
+        body["input"] = fit_items(items, unsent, reads_encrypted=not native.has_foreign_reasoning)
     if streams:
         body["stream"] = True
     else:
@@ -75,8 +77,6 @@ def make_body(
     if cap_tokens is not None:
         body["max_output_tokens"] = max(cap_tokens, MIN_OUTPUT_TOKENS)
     fit_tools(body, hosted_tools, model.max_searches, unsent)
-    if isinstance(items := body.get("input"), list):
-        body["input"] = fit_items(items, unsent)
     if is_listed(model):  # What any other model takes is unknown, so it gets what its client wrote.
         _fit_reasoning(body, model.family, unsent)
         _fit_numbers(body, model.family, unsent)

@@ -11,12 +11,21 @@ from addon.dialects.responses.native_tools import NO_TOOLS, allowed_tools
 _WITH_TOOLS: Final = ("additional_tools", "tool_search_output")
 
 
-def fit_items(items: list[Any], unsent: list[str]) -> list[Any]:
+def fit_items(items: list[Any], unsent: list[str], *, reads_encrypted: bool = True) -> list[Any]:
     """Return the items that the provider takes: the same list when nothing changes.
 
-    Names of what is left out, such as ``input.reasoning``, are added to ``unsent``.
+    Names of what is left out, such as ``input.reasoning``, are added to ``unsent``. Not ``reads_encrypted``: the
+    provider could not decrypt the reasoning.
     """
-    return keep_if_same(items, [fitted for item in items for fitted in _fitted(item, unsent)])
+    read = items if reads_encrypted else [one for one in items if not _is_encrypted(one)]
+    if len(read) < len(items):
+        unsent.append("input.reasoning")
+    return keep_if_same(items, [fitted for item in read for fitted in _fitted(item, unsent)])
+
+
+def _is_encrypted(item: Any) -> bool:
+    is_reasoning = isinstance(item, Mapping) and item.get("type") == "reasoning"
+    return is_reasoning and bool(item.get("encrypted_content"))
 
 
 def _fitted(item: Any, unsent: list[str]) -> list[Any]:

@@ -27,6 +27,7 @@ from policies.fallback import (
     find_unserved_reason,
     has_longer_window,
     is_failure,
+    is_foreign_reasoning,
     is_too_long,
 )
 from policies.limits import Counter, Limit
@@ -263,6 +264,22 @@ def windowed(window: int | None) -> Model:
 def test_a_prompt_that_is_too_long_may_fit_into_a_larger_window(vendor: str, status: int) -> None:
     assert is_too_long(status, TOO_LONG[vendor])
     assert has_longer_window(windowed(1001), windowed(1000))
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "is_foreign"),
+    [
+        (400, "The encrypted content gAAA… could not be verified. Reason: it is of another key.", True),
+        (400, "Encrypted content could not be decrypted or parsed.", True),
+        (400, "invalid_encrypted_content", True),
+        (500, "Encrypted content could not be decrypted or parsed.", False),
+        (400, "Encrypted content is not supported with this model.", False),
+    ],
+)
+def test_reasoning_of_another_vendor_is_known_by_the_words_for_it(
+    status: int, message: str, is_foreign: bool
+) -> None:
+    assert is_foreign_reasoning(status, message) is is_foreign
 
 
 @pytest.mark.parametrize(
