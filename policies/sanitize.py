@@ -62,7 +62,7 @@ def sanitize_by_field(fields: Mapping[str, Any], model: Model, cap: int | None, 
     """As ``sanitize``, with all rules for each field."""
     family = model.family
     body: dict[str, Any] = {"model": model.upstream_model_id}
-    changes = [_model_change(model)]
+    changes = [name_model_change(model)]
     check_lacks(fields, model, stream=stream)
     agreed, disagreed = _resolve_conflicts(fields, family)
     _check_values(agreed, model)
@@ -188,7 +188,7 @@ def _is_on(value: Any) -> bool:
     return bool(value) and value not in _OFF_WORDS
 
 
-def _model_change(model: Model) -> FieldChange:
+def name_model_change(model: Model) -> FieldChange:
     """Return the change of ``model``. The name of a model outside the catalog contains the id."""
     source = f'models.toml ["{model.slug}"] upstream_model_id' if is_listed(model) else CHAT_BODY
     return FieldChange("model", "set", f"{model.slug} is {model.upstream_model_id} upstream", source)

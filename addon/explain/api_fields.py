@@ -8,6 +8,7 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import CHAT, Call
 from addon.text.json_decode import decode_object
 from policies.field_change import FieldChange
+from policies.sanitize import name_model_change
 
 
 def find_given(call: Call, content: bytes) -> Mapping[str, Any]:
@@ -22,10 +23,9 @@ def native_fields(chat: ChatRequest, sent: UpstreamAttempt) -> tuple[FieldChange
     left_out = {change.field.partition(".")[0] for change in sent.sanitized.changes}
     given = chat.native.body if chat.native else {}
     reason = "the provider speaks the client's API"
-    kept = [
-        FieldChange(name, "kept", reason, "docs/ARCHITECTURE.md") for name in given if name not in left_out
-    ]
-    return (*kept, *sent.sanitized.changes)
+    named = left_out | {"model"}
+    kept = [FieldChange(name, "kept", reason, "docs/ARCHITECTURE.md") for name in given if name not in named]
+    return (name_model_change(sent.target.model), *kept, *sent.sanitized.changes)
 
 
 def untranslated_fields(call: Call) -> list[FieldChange]:
