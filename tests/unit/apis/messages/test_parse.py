@@ -109,4 +109,5 @@ def test_any_other_body_is_read_or_refused(changes: list[tuple[int, Any]]):
     with suppress(Refusal):
         chat = parse_messages(json.dumps(body).encode(), {})
         validate_chat({**chat.fields, **chat.extras})
-        assert len(chat.sources) in (len(chat.fields["messages"]), 0)
+        assert len(chat.sources["messages"]) == len(chat.fields["messages"])
+        assert len(chat.sources["tools"]) == len(chat.fields.get("tools", []))
