@@ -20,6 +20,11 @@ def said(text: str) -> dict[str, Any]:
 
 SERVED: dict[str, tuple[str, dict[str, Any]]] = {
     "the default": ("plain", {}),
+    "tools and reasoning": (
+        "plain",
+        {"model": "split", "tools": TOOLS, "reasoning_effort": "max", "max_tokens": 3, "n": 2, "seed": 1},
+    ),
+    "tools without reasoning": ("plain", {"model": "split", "tools": TOOLS, "reasoning_effort": "none"}),
     "a pinned model, streamed": ("plain", {"model": "gpt", "stream": True, "temperature": 3, "n": 500}),
     "a hint": ("plain", {"model": "no-such-model", "max_tokens": 7}),
     "an alias of the workspace": ("plain", {"model": "Haiku-4-5-20251001", "max_tokens": 9}),

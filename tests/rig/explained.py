@@ -16,6 +16,7 @@ MODELS = {
         provider="OPENAI", upstream_model_id="gpt-2026", max_completion_tokens=16_384, aliases=["gpt-latest"]
     ),
     "thinker": model(provider="OPENAI", family="openai-reasoning"),
+    "split": model(provider="OPENAI", family="openai-reasoning-or-tools", dialect="responses"),
     "mistral": model(provider="OPENAI", family="mistral", context_window=16_384),
     "fire": model(provider="OPENAI", family="fireworks"),
     "claude": model(provider="CLAUDE", family="claude-sampling", max_completion_tokens=8_000),

@@ -9,6 +9,7 @@ import httpx
 from click.testing import CliRunner
 
 from addon.cli import main
+from rig import native_responses
 from rig.bounds import BOUND_S
 from rig.chat_requests import HELLO
 from rig.configuration import PROVIDER_KEY
@@ -72,6 +73,10 @@ class Live:
             usage = {"input_tokens": 9, "output_tokens": 2}
             return whole(
                 {"id": "m", "type": "message", "content": [block], "stop_reason": "end_turn", "usage": usage}
+            )
+        if request.target.endswith("/responses"):
+            return native_responses.script(
+                native_responses.response(native_responses.message("hi")), streams=False
             )
         if ":generateContent" in request.target:
             candidate = {"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}

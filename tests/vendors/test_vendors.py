@@ -9,16 +9,20 @@ import pytest
 from rig.built_requests import active_models
 from rig.configuration import ROOT
 from rig.vendor_cases import ASKED, TOOLS, said
-from rig.vendors import VENDORS
-from rig.vendors.rules import refusal
+from rig.vendors import RESPONSES, VENDORS
+from rig.vendors.rules import Vendor, refusal
 
 IDS = [(model.provider.name, model.upstream_model_id) for model in active_models()]
 
 
-@pytest.mark.parametrize("name", VENDORS)
-def test_every_line_fits_a_model_and_has_a_source(name: str) -> None:
+TABLES = [*VENDORS.items(), *RESPONSES.items()]
+"""Those of chat, and those of the Responses API."""
+
+
+@pytest.mark.parametrize(("name", "vendor"), TABLES)
+def test_every_line_fits_a_model_and_has_a_source(name: str, vendor: Vendor) -> None:
     ids = [model for provider, model in IDS if provider == name]
-    for rule in VENDORS[name].rules:
+    for rule in vendor.rules:
         assert any(map(rule.applies_to, ids)), rule
         assert rule.source and rule.message
         assert 400 <= rule.status < 500
@@ -35,10 +39,10 @@ def test_the_tables_know_nothing_of_the_gateway() -> None:
         )
 
 
-@pytest.mark.parametrize("name", VENDORS)
-def test_every_window_is_that_of_a_model(name: str) -> None:
+@pytest.mark.parametrize(("name", "vendor"), TABLES)
+def test_every_window_is_that_of_a_model(name: str, vendor: Vendor) -> None:
     ids = [model for provider, model in IDS if provider == name]
-    assert [one for one in VENDORS[name].windows if not any(fnmatchcase(model, one) for model in ids)] == []
+    assert [one for one in vendor.windows if not any(fnmatchcase(model, one) for model in ids)] == []
 
 
 def asked(model: str, **fields: Any) -> bytes:

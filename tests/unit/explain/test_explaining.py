@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rig.explained import TOOLS
 from rig.explanations import UNUSED, call_of, explain_as, loaded
 
 from addon.explain.explaining import explain
@@ -40,6 +41,18 @@ BODY = {"messages": [{"role": "user", "content": "hello", "name": "Ann"}]}
             },
         ),
         (
+            "split",
+            {"n": 2, "reasoning_effort": "max", "tools": TOOLS},
+            {
+                "n": [
+                    ("clamped", "families.toml, default of responses.n_limit"),
+                    ("dropped", 'models.toml ["split"] dialect'),
+                ],
+                "reasoning_effort": [("renamed", 'models.toml ["split"] dialect')],
+                "messages.name": [("dropped", 'models.toml ["split"] dialect')],
+            },
+        ),
+        (
             "gem",
             {"temperature": 1, "tool_choice": "auto", "stream": True},
             {
@@ -56,6 +69,18 @@ def test_each_change_of_a_field_has_its_source(
     (attempt,) = explain_as("plain", BODY | {"model": model} | fields).attempts
     for name, changes in expected.items():
         assert [(one.action, one.source) for one in attempt.fields if one.field == name] == changes, name
+
+
+@pytest.mark.parametrize(("effort", "dialect"), [("low", "responses"), ("none", "openai")])
+def test_it_says_where_a_call_goes_and_why(effort: str, dialect: str) -> None:
+    asked = BODY | {"model": "split", "tools": TOOLS, "reasoning_effort": effort}
+    explanation = explain_as("plain", asked)
+    (record,) = make_explanation_record("plain", "k", explanation, [])["attempts"]
+    path = {"responses": "/responses", "openai": "/chat/completions"}[dialect]
+    assert (record["dialect"], record["url"]) == (dialect, f"https://provider.example/v1{path}")
+    said = [reason for reason in record["reasons"] if reason.startswith("dialect ")]
+    rule = 'dialect responses, for calls with tools and reasoning (models.toml ["split"] dialect)'
+    assert said == ([rule] if dialect == "responses" else [])
 
 
 def test_a_dialects_name_of_a_field_is_shown() -> None:

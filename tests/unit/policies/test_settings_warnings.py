@@ -137,6 +137,10 @@ CASES = {
         providers=(replace(PROVIDERS["GROQ"], base_url="https://groq.test/v1/chat/completions"),),
         warnings=(("base_url_has_path", "GROQ", "GROQ.base_url", "ends in /chat/completions, which"),),
     ),
+    "a base_url with the path of the Responses API": Case(
+        providers=(replace(PROVIDERS["GROQ"], base_url="https://groq.test/v1/responses"),),
+        warnings=(("base_url_has_path", "GROQ", "GROQ.base_url", "ends in /responses, which"),),
+    ),
     "a base_url with another chat_path": Case(
         providers=(replace(PROVIDERS["GROQ"], base_url="https://groq.test/v1/chat", chat_path="/chat?a=b"),),
         warnings=(("base_url_has_path", "GROQ", "GROQ.base_url", "ends in /chat, which"),),
