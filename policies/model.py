@@ -108,6 +108,13 @@ class Model:
         return 0 if self.hosted_tools else self.max_searches
 
     @property
+    def without_reasoning_details(self) -> "Model":
+        """Return the same place as calls see it whose encrypted reasoning it can't read."""
+        details, family = frozenset({"reasoning_details"}), self.family
+        drops, extra = family.message_drops | details, family.message_extra - details
+        return replace(self, family=replace(family, message_drops=drops, message_extra=extra))
+
+    @property
     def places(self) -> tuple["Model", ...]:
         """The places that serve the row, in the order of models.toml. A further place has only itself."""
         return (self, *self.deployments)

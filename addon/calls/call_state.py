@@ -160,11 +160,11 @@ class Call(Struct, eq=False):
         return wait_s if wait_s is not None and self.has_time(now_s + wait_s) else None
 
     def may_leave_out_reasoning(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
-        """Return whether a native attempt may be made once more without reasoning that its provider could not read.
+        """Return whether an attempt may be made once more without reasoning that its provider could not read.
 
         It is that of another place, or of another account, where the conversation was before.
         """
-        if attempt.native is None or attempt.status is None or self.is_without_reasoning:
+        if attempt.status is None or self.is_without_reasoning:
             return False
         has_attempts = self.exchange.attempts < self.settings.conf.upstream.max_attempts
         return has_attempts and is_foreign_reasoning(failure.status, failure.message)

@@ -264,8 +264,9 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
         return make_native_attempt(call, native, key_target, cap_tokens, cap, hold)
     check_obstacle(chat.obstacle)
     sendable = chat.sendable_to(model)
+    taken_by = model.without_reasoning_details if call.is_without_reasoning else model
     try:
-        sanitized = _with_service_tier(sanitize(sendable, model, cap, chat.stream), chat, target)
+        sanitized = _with_service_tier(sanitize(sendable, taken_by, cap, chat.stream), chat, target)
         request = DIALECTS[model.dialect].request(target, sanitized.body)
     except Refusal as refusal:
         if chat.native is None:

@@ -169,6 +169,29 @@ def test_a_tool_loop_keeps_its_reasoning(ask: Any, sdk: OpenAI, gateway: Gateway
     ]
 
 
+def test_reasoning_that_another_vendor_encrypted_does_not_end_a_conversation(
+    sdk: OpenAI, gateway: Gateway, upstream: Upstream
+) -> None:
+    vendor = Responses([message("Rain.")])
+    upstream.behave(vendor)
+    detail = {
+        "type": "reasoning.encrypted",
+        "data": "of another",
+        "format": "openai-responses-v1",
+        "index": 0,
+    }
+    call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_details": [detail]}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "Rain"}
+    asked = ASKED | {"messages": [*ASKED["messages"], said, result]}
+    answer = sdk.chat.completions.with_raw_response.create(**asked)
+    assert answer.parse().choices[0].message.content == "Rain."
+    assert answer.headers["x-gateway-dropped"] == "messages.reasoning_details"
+    assert (len(vendor.refusals), len(vendor.bodies)) == (1, 1)
+    row = gateway.wait_for_row(answer.headers["x-request-id"])
+    assert (row["attempts"], row["fallback"], row["status"]) == (2, 0, 200)
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_tool_loop_of_another_api_keeps_its_reasoning(
     stream: bool, gateway: Gateway, upstream: Upstream
