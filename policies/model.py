@@ -15,12 +15,12 @@ from pydantic import SecretStr
 from policies.aliases import Aliases
 from policies.allowed_models import AllowedModels
 from policies.family import Family
-from policies.keywords import Keywords, make_keywords
 from policies.place_quota import PlaceQuota
 from policies.price_set import PriceSet
 from policies.price_times import TimedPrices, find_in_force, list_timed_prices
 from policies.prices import MAX_SEARCHES, Prices
 from policies.provider import Provider
+from policies.routing_rules import Heuristic, KeywordRule
 from policies.utc_time import format_utc
 
 Plan = Literal["standard", "pro"]
@@ -28,7 +28,6 @@ Mode = Literal["payg", "byok"]
 Reset = Literal["never", "daily", "weekly", "monthly"]
 Order = Literal["sticky", "first", "cheapest", "fastest"]
 Serves = Literal["chat", "embeddings"]
-HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 
 _NO_ALIASES: Final = Aliases()
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -237,30 +236,6 @@ class Byok:
     secret: SecretStr | None
     routing: bool
     variable: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class KeywordRule:
-    """Whole words, in any case, that choose a model where the last user message has one of them.
-
-    ``prepared`` is made of ``keywords``.
-    """
-
-    keywords: tuple[str, ...]
-    model: str
-    prepared: Keywords = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prepared", make_keywords(self.keywords))
-
-
-@dataclass(frozen=True, slots=True)
-class Heuristic:
-    """A fact about the request that chooses a model. ``threshold_tokens`` is for ``prompt_tokens_above``."""
-
-    when: HeuristicWhen
-    model: str
-    threshold_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 
 from policies.fallback import NoFallback, choose_fallback, list_long_prompt_targets
 from policies.keywords import RuleText
-from policies.model import Heuristic, Model, Workspace
+from policies.model import Model, Workspace
 from policies.model_names import ModelNames, is_slug_of
 from policies.places import has_own_place, list_own_targets, list_platform_targets
 from policies.prices import Prices
@@ -27,6 +27,7 @@ from policies.provider import Provider
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.route import Route, Target
+from policies.routing_rules import Heuristic
 
 # As long as a slug may be. An id may have several path segments, but none that changes the path of a URL.
 _CUSTOM_NAME: Final = re.compile(r"(?=.{3,200}\Z)[A-Za-z0-9_]++(?:/(?!\.{1,2}(?:/|\Z))[!#-.0-\[\]-~]++)++")

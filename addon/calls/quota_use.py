@@ -6,8 +6,8 @@ nothing of this.
 """
 
 from addon.calls.call_state import Call
+from addon.calls.hold_request import estimate_tokens
 from addon.calls.output_medians import OutputMedians
-from addon.calls.upstream_request import estimate_tokens
 from addon.runtime.heavy_work import run_heavy_work
 from addon.upstream.place_quotas import PlaceQuotas
 from policies.call_stages import Stage

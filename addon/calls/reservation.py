@@ -13,15 +13,10 @@ from functools import partial
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
+from addon.calls.hold_request import make_hold_request
 from addon.calls.quota_use import begin_quota_use, estimate_for_quotas
 from addon.calls.rate_limit import place_hold, take_late_token
-from addon.calls.upstream_request import (
-    ask_policies,
-    find_window_cap_of,
-    make_attempt,
-    make_hold_request,
-    prepare_next_target,
-)
+from addon.calls.upstream_request import ask_policies, find_window_cap_of, make_attempt, prepare_next_target
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.telemetry.logs import log_attempt_failed

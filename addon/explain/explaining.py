@@ -19,6 +19,7 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.authentication import invalid_key_refusal
 from addon.calls.call_state import CHAT, Call
 from addon.calls.endpoints import Endpoint
+from addon.calls.hold_request import make_hold_request
 from addon.calls.request_body import check_size
 from addon.calls.upstream_request import (
     accept_request,
@@ -27,7 +28,6 @@ from addon.calls.upstream_request import (
     find_route,
     find_window_cap_of,
     make_attempt,
-    make_hold_request,
     prepare_next_target,
 )
 from addon.explain.api_fields import find_given, native_fields, untranslated_fields

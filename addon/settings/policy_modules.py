@@ -78,6 +78,7 @@ OWN_MODULES: Final = frozenset(
             "route",
             "route_table",
             "routing",
+            "routing_rules",
             "sanitize",
             "schema_prompt",
             "settings_warnings",

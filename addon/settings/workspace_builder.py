@@ -28,8 +28,9 @@ from addon.settings.workspace_schema import ByokTable, KeyTable, WorkspaceTable
 from addon.text.toml import find_line
 from policies.aliases import Alias, Aliases
 from policies.allowed_models import AllowedModels, fold_slug
-from policies.model import Budget, Byok, Heuristic, Key, KeywordRule, Workspace
+from policies.model import Budget, Byok, Key, Workspace
 from policies.provider import Provider
+from policies.routing_rules import Heuristic, KeywordRule
 
 _OVERRIDE: Final = "rpm_override"
 

@@ -24,7 +24,8 @@ from addon.settings.value_types import (
     Usd,
 )
 from policies.hosted_tools import HostedTool
-from policies.model import HeuristicWhen, Plan, Reset
+from policies.model import Plan, Reset
+from policies.routing_rules import HeuristicWhen
 from policies.tags import TAG_NAME_IS, USER, is_tag
 from policies.token_rate import MAX_TPM
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from addon.apis import APIS
 from addon.calls.call_state import Call
+from addon.calls.hold_request import make_hold_request
 from addon.calls.upstream_request import (
     accept_request,
     accept_route,
@@ -18,7 +19,6 @@ from addon.calls.upstream_request import (
     find_route,
     find_window_cap_of,
     make_attempt,
-    make_hold_request,
     prepare_next_target,
 )
 from addon.settings.settings import Settings, load_settings

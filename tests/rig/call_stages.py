@@ -11,15 +11,10 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call import admit, begin
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
+from addon.calls.hold_request import make_hold_request
 from addon.calls.request_id import make_request_ids
 from addon.calls.reservation import reserve_first
-from addon.calls.upstream_request import (
-    accept_request,
-    accept_route,
-    ask_policies,
-    find_route,
-    make_hold_request,
-)
+from addon.calls.upstream_request import accept_request, accept_route, ask_policies, find_route
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
 from addon.store.money.sqlite.store import SqliteStore

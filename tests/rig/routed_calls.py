@@ -8,13 +8,14 @@ from pydantic import SecretStr
 
 from policies.aliases import Alias, Aliases
 from policies.family import Family
-from policies.model import Byok, Heuristic, HeuristicWhen, KeywordRule, Model, Workspace
+from policies.model import Byok, Model, Workspace
 from policies.model_names import ModelNames
 from policies.prices import Prices
 from policies.provider import Provider
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.routing import choose_route
+from policies.routing_rules import Heuristic, HeuristicWhen, KeywordRule
 
 PRICES = Prices(1, 1, 1)
 PLATFORM = SecretStr("platform")

@@ -22,7 +22,7 @@ from addon.edits.routing import (
 from addon.edits.typed_settings import parse_count, parse_text
 from addon.edits.workspace_files import EditError, Plan, hash_content
 from addon.settings.settings import Settings
-from policies.model import HeuristicWhen
+from policies.routing_rules import HeuristicWhen
 
 _WHEN_WORDS: Final = {
     "images": "has images",

@@ -8,11 +8,12 @@ from rig.routed_calls import MODELS, NAMES, OFF, ON, PROVIDERS, When
 
 from policies.allowed_models import AllowedModels
 from policies.key_models import find_idle_patterns, restrict_route
-from policies.model import Byok, Heuristic, Key
+from policies.model import Byok, Key
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.route_table import RouteTable
 from policies.routing import choose_route
+from policies.routing_rules import Heuristic
 
 # call, patterns of its key, fallback_model → the route, or the refusal
 OF_KEYS = [

@@ -10,9 +10,10 @@ from rig.routed_calls import MODELS, PROVIDERS
 
 from policies.aliases import Alias, Aliases
 from policies.allowed_models import AllowedModels
-from policies.model import Budget, Byok, Heuristic, Key, KeywordRule, Model, Workspace
+from policies.model import Budget, Byok, Key, Model, Workspace
 from policies.place_quota import PlaceQuota
 from policies.provider import Provider
+from policies.routing_rules import Heuristic, KeywordRule
 from policies.settings_warnings import find_warnings
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

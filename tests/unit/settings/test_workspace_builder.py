@@ -9,7 +9,8 @@ from rig.settings_files import BETA, HASH_A, HASH_B, edit, write_files
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, load_settings
 from policies.aliases import Alias
-from policies.model import Byok, Heuristic, KeywordRule
+from policies.model import Byok
+from policies.routing_rules import Heuristic, KeywordRule
 
 EVERY_KEY = """
 rpm_override = 600
