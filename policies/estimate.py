@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from policies.family import MESSAGE_FIELDS, RESERVED, Estimator, Family
 from policies.large_text import LargeText, TextCounts
-from policies.media import MEDIA, count_media_tokens, is_image, split_payload
+from policies.media import count_media_tokens, has_text_source, is_image, is_media, split_payload
 
 # A token has several letters of a word and the space before it, but hardly more than one digit or mark. Capitals count
 # as marks: they are rare in words, and where they are not (hashes, base64), two characters make a token.
@@ -41,7 +41,7 @@ _NAMES: Final = frozenset(
 )
 _COUNTED_AT_ONCE_CHARS: Final = 1 << 16
 _ITEMS: Final = frozenset({"messages", "input"})
-_PART_LISTS: Final = frozenset({"content", "output"})
+_PART_HOLDERS: Final = frozenset({"content", "output", "outputs", "source"})
 _TOOL_LIKE: Final = frozenset({"tools", "text", "output_config"})
 _NATIVE_SETTINGS: Final = RESERVED | {"max_output_tokens", "include", "store", "metadata", "client_metadata"}
 
@@ -190,26 +190,21 @@ class _Tally(Struct):
                 self.add_items(item)
             else:
                 self.messages += 1
-                self._add_item(item)
-
-    def _add_item(self, item: object) -> None:
-        if not isinstance(item, dict):
-            self.add(item)
-            return
-        for name, value in item.items():
-            if name in _PART_LISTS and isinstance(value, list):
-                for part in value:
-                    self._add_native_part(part)
-            else:
-                self.add_members([{name: value}])
+                self._add_native_part(item)
 
     def _add_native_part(self, part: object) -> None:
+        """Count an item or a part of one. Both may hold further parts, one or a list."""
         if not isinstance(part, dict):
             self.add(part)
-        elif isinstance(part.get("content"), list):
-            self._add_item(part)
-        else:
+        elif (is_media(part) and not has_text_source(part)) or part.keys().isdisjoint(_PART_HOLDERS):
             self.add_part(part)
+        else:
+            for name, value in part.items():
+                if name in _PART_HOLDERS and isinstance(value, dict | list):
+                    for inner in value if isinstance(value, list) else (value,):
+                        self._add_native_part(inner)
+                else:
+                    self.add_members([{name: value}])
 
     def add_members(self, objects: Iterable[Mapping[str, object]]) -> None:
         """Count values, and their names unless the API defines them. ``tokens_per_message`` has the names of the API.
@@ -236,9 +231,8 @@ class _Tally(Struct):
             self.add_members([{name: None if members else value}, members])
 
     def add_part(self, part: Mapping[str, object]) -> None:
-        kind = part.get("type")
         other_fields = {name: value for name, value in part.items() if name != "type"}
-        if kind not in MEDIA:
+        if not is_media(part):
             self.add_members([other_fields])
             return
         payload_bytes, other_fields = split_payload(other_fields)

@@ -10,7 +10,9 @@ from policies.large_text import LargeText
 # vendor (ai.google.dev, "Audio understanding"). One second has at least 8,000 bytes uncompressed (8 kHz, 8 bits), and
 # 750 in the densest encoding (Opus, 6 kbit/s). A file's unpacked text and the pictures of its pages have at most one
 # token for each byte of the file.
-IMAGES: Final = frozenset({"image_url", "input_image", "image"})
+IMAGES: Final = frozenset(
+    {"image_url", "input_image", "image", "computer_screenshot", "image_generation_call"}
+)
 SOUNDS: Final = frozenset({"input_audio", "audio", "audio_url"})
 FILES: Final = frozenset(
     {"file", "input_file", "document", "document_url", "video_url", "input_video", "video"}
@@ -19,7 +21,10 @@ MEDIA: Final = IMAGES | SOUNDS | FILES
 # The fields of a media part that have its data, or the place of its data. All other fields are text, which the model
 # may read.
 _PAYLOADS: Final = frozenset(
-    {"data", "url", "image_url", "audio_url", "video_url", "document_url", "file_data", "file_url", "file_id"}
+    {
+        *("data", "url", "image_url", "audio_url", "video_url", "document_url", "file_data", "file_url"),
+        *("file_id", "result"),
+    }
 )
 _SOUND_BYTES_PER_TOKEN: Final[Mapping[str, int]] = MappingProxyType({"wav": 250, "pcm16": 250})
 _DENSEST_SOUND_BYTES_PER_TOKEN: Final = 23
@@ -27,10 +32,22 @@ UNSEEN_TOKENS: Final = 5_000
 """The least that a sound or a file counts. Behind a URL or an id its size is unknown."""
 
 
+def is_media(part: Mapping[str, object]) -> bool:
+    """Return whether a content part is an image, a sound or a file."""
+    kind = part.get("type")
+    return isinstance(kind, str) and kind in MEDIA
+
+
 def is_image(part: Mapping[str, object]) -> bool:
     """Return whether a content part is an image."""
     kind = part.get("type")
     return kind in IMAGES and not _is_other_file(part.get(str(kind)))
+
+
+def has_text_source(part: Mapping[str, object]) -> bool:
+    """Return whether a document is no file, but text, or parts of a prompt."""
+    source = part.get("source")
+    return isinstance(source, dict) and source.get("type") in ("text", "content")
 
 
 def count_media_tokens(part: Mapping[str, object], payload_bytes: int) -> int:

@@ -175,7 +175,7 @@ def _check_format(fields: Mapping[str, Any], model: Model) -> None:
     asked = fields.get("response_format") or {}
     refuses = model.family.response_formats.get("with_tools") == "refused"
     if refuses and fields.get("tools") and asked.get("type", "text") != "text":
-        reason = f"response_format: {model.slug} does not take '{asked['type']}' together with tools."
+        reason = f"response_format: {model.slug} takes only 'text' together with tools."
         raise Refusal("validation_failed", reason, "response_format")
 
 

@@ -196,4 +196,7 @@ def test_a_long_id_is_shortened_to_openais_forty_characters() -> None:
 def test_gemini_2_does_not_get_tools_with_json_mode() -> None:
     with pytest.raises(Refusal, match=r"response_format: .* together with tools"):
         body_of("gemini-2", "gemini", tools=TOOLS, response_format={"type": "json_object"})
+    with pytest.raises(Refusal) as refused:
+        body_of("gemini-2", "gemini", tools=TOOLS, response_format={"type": "a value of the client's"})
+    assert "value" not in refused.value.message
     assert body_of("gemini-2", "gemini", tools=TOOLS, response_format={"type": "text"})["tools"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
+from policies.estimate import estimate_completion_tokens, estimate_native_tokens, estimate_prompt_tokens
 from policies.family import RESERVED, Estimator
 from policies.media import UNSEEN_TOKENS
 
@@ -287,3 +287,55 @@ def test_an_unknown_field_counts(value: Any) -> None:
 def test_fields_that_the_gateway_sets_do_not_count() -> None:
     ours = dict.fromkeys(RESERVED, LONG)
     assert estimate_prompt_tokens(WITHOUT | ours, TEXT_ONLY) == estimate_prompt_tokens(WITHOUT, TEXT_ONLY)
+
+
+# --- native bodies -------------------------------------------------------------------------------------------------
+
+PICTURE = "data:image/png;base64," + "A" * 100_000
+SHOWN: dict[str, Any] = {
+    "of a user": {"role": "user", "content": [{"type": "image", "source": {"data": PICTURE}}]},
+    "in a tool's result": {
+        "role": "user",
+        "content": [{"type": "tool_result", "content": [{"type": "image", "source": {"data": PICTURE}}]}],
+    },
+    "in a document": {
+        "role": "user",
+        "content": [
+            {
+                "type": "document",
+                "source": {
+                    "type": "content",
+                    "content": [{"type": "image", "source": {"data": PICTURE}}],
+                },
+            }
+        ],
+    },
+    "of a screen": {
+        "type": "computer_call_output",
+        "output": {"type": "computer_screenshot", "image_url": PICTURE},
+    },
+    "of code": {"type": "code_interpreter_call", "outputs": [{"type": "image", "url": PICTURE}]},
+    "that a model made": {"type": "image_generation_call", "result": PICTURE},
+}
+
+
+@pytest.mark.parametrize("item", SHOWN.values(), ids=SHOWN)
+def test_a_picture_is_no_text_wherever_it_is(item: dict[str, Any]) -> None:
+    tokens = estimate_native_tokens({"input": [item]}, FRAMES)
+    assert FRAMES.tokens_per_image < tokens < FRAMES.tokens_per_image + 100
+
+
+@pytest.mark.parametrize("text", ["word " * 200, "\N{CJK UNIFIED IDEOGRAPH-6F22}" * 1_000])
+def test_a_document_of_text_counts_as_text(text: str) -> None:
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
+    plain = {"type": "text", "text": text}
+    made = [
+        estimate_native_tokens({"messages": [{"role": "user", "content": [part]}]}, TEXT_ONLY)
+        for part in (plain, document)
+    ]
+    assert made[0] <= made[1] <= made[0] + 30
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["type", "content", "output", "source"]), json_values)))
+def test_no_native_body_makes_an_estimate_fail(items: list[Any]) -> None:
+    assert estimate_native_tokens({"input": items}, FRAMES) >= FRAMES.base_tokens
