@@ -29,10 +29,6 @@ class Api(Protocol):
     def ID_FIELDS(self) -> tuple[str, ...]:  # noqa: N802
         """The header fields of an answer that have the id of the call."""
 
-    @property
-    def FINAL_STATUSES(self) -> frozenset[int]:  # noqa: N802
-        """The statuses of errors whose call clients would repeat unless they are told not to."""
-
     FIELD_NAMES: Mapping[str, str]
     """The chat fields that it calls otherwise."""
 
@@ -41,6 +37,9 @@ class Api(Protocol):
 
     def translate(self, reader: AnswerReader, context: WriterContext, /, *, streams: bool) -> AnswerReader:
         """Return a reader that writes the chat answer of ``reader`` in this shape."""
+
+    def advise(self, error: ErrorAnswer, /) -> ErrorAnswer:
+        """Return an error with the advice about another try after which clients of this API do what is right."""
 
     def error_body(self, error: ErrorAnswer, request_id: str, /) -> bytes:
         """Return an error as the body of an answer."""

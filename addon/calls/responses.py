@@ -1,7 +1,6 @@
 """The responses that the gateway makes itself: errors, the public catalog, and the headers of a successful answer."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from addon.calls.call_state import Call
 from addon.calls.dropped_fields import HEADER as DROPPED_HEADER
@@ -36,10 +35,10 @@ def make_call_error(
     call: Call, error: ErrorAnswer, more: Iterable[tuple[str, str]] = (), *, close: bool = False
 ) -> Response:
     """Return an error as the API of the call words it. ``more`` are headers beside those of every answer."""
-    if error.should_retry is None and error.status in call.api.FINAL_STATUSES:
-        error = replace(error, should_retry=False)
     body = call.api.error_body(error, call.exchange.id)
-    return make_error_response(error, [*make_gateway_fields(call), *more], body=body, close=close)
+    return make_error_response(
+        call.api.advise(error), [*make_gateway_fields(call), *more], body=body, close=close
+    )
 
 
 def make_answer_headers(call: Call) -> Headers:

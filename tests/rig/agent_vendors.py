@@ -23,7 +23,8 @@ type Body = Mapping[str, Any]
 
 WORD = re.compile(r"word-[0-9a-f]{8}")
 TITLE = '{"title": "A note is copied"}'
-"""The answer to requests without tools, which agents make for a title and the like, or with a schema."""
+"""The answer to requests without tools, which agents make for a title and the like, or with a schema. Some clients have
+their schema as the only tool: then these are its arguments."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a vendor says: a thought, and calls or the last text."""
+    """What a vendor says: a thought, and calls or the last text. ``usage`` is that of chat completions."""
 
     number: int
     calls: Sequence[Call]
     text: str
+    usage: Mapping[str, int]
 
     @property
     def thought(self) -> str:
@@ -96,13 +98,15 @@ def _chat(turn: Turn, body: Body, streams: bool) -> Script:
     if not streams:
         said = {"role": "assistant", "reasoning_content": turn.thought, "content": turn.text or None}
         message = said | ({"tool_calls": calls} if calls else {})
-        return whole(completion(choices=[{"index": 0, "message": message, "finish_reason": finish}]))
+        return whole(
+            completion(choices=[{"index": 0, "message": message, "finish_reason": finish}], usage=turn.usage)
+        )
     chunks = [
         chunk(role="assistant", reasoning_content=turn.thought),
         *(chunk(piece) for piece in _halves(turn.text)),
         *(chunk(tool_calls=[call]) for call in calls),
         chunk(finish=finish),
-        chunk(usage=USAGE),
+        chunk(usage=turn.usage),
     ]
     return chunked(*map(event, chunks), DONE)
 
@@ -254,7 +258,8 @@ class AgentVendors:
     """A behaviour of ``Upstream``. The first part of a path chooses the vendor (``strict_vendors.base_url``).
 
     ``steps`` are the calls of each answer of the task but the last. ``refusals`` are the vendors' refusals, and
-    ``missing_tools`` the tools of ``steps`` that an agent did not offer.
+    ``missing_tools`` the tools of ``steps`` that an agent did not offer. ``failures`` are the answers to the next
+    requests of the task, and with ``uses_all`` an answer has all the tokens that its request allows.
     """
 
     def __init__(self) -> None:
@@ -262,6 +267,8 @@ class AgentVendors:
         self.refusals: list[Any] = []
         self.missing_tools: list[str] = []
         self.answered = 0
+        self.failures: list[Script] = []
+        self.uses_all = False
         self._lock = threading.Lock()
 
     def lead(self, *steps: Sequence[Call]) -> None:
@@ -269,6 +276,7 @@ class AgentVendors:
         with self._lock:
             self.steps = steps
             self.refusals, self.missing_tools, self.answered = [], [], 0
+            self.failures, self.uses_all = [], False
 
     def __call__(self, request: Received) -> Script:
         path = request.target.partition("?")[0]
@@ -292,8 +300,16 @@ class AgentVendors:
 
     def _said(self, wire: Wire, body: Any, *, streams: bool) -> Script:
         tools = dict(wire.tools(body))
+        used = body.get("max_tokens", 0) if self.uses_all else USAGE["completion_tokens"]
+        usage = {**USAGE, "completion_tokens": used, "total_tokens": USAGE["prompt_tokens"] + used}
         if not tools:
-            return wire.write(Turn(0, (), TITLE), body, streams)
+            return wire.write(Turn(0, (), TITLE, USAGE), body, streams)
+        with self._lock:
+            if self.failures:
+                return self.failures.pop(0)
+        if len(tools) == 1:
+            [name] = tools
+            return wire.write(Turn(0, (Call(name, json.loads(TITLE)),), "", USAGE), body, streams)
         results = [json.dumps(result) for result in wire.results(body)]
         number = self._number(len(results))
         found = WORD.search(" ".join(results))
@@ -303,7 +319,7 @@ class AgentVendors:
         fitted = [_fitted(call, word, tools.get(call.name)) for call in calls]
         self.missing_tools += [call.name for call in calls if call.name not in tools]
         text = "I look." if fitted else f"It says {word}."
-        return wire.write(Turn(number, fitted, text), body, streams)
+        return wire.write(Turn(number, fitted, text, usage), body, streams)
 
     def _number(self, results: int) -> int:
         """Return how many steps are done, by the number of results."""

@@ -15,7 +15,6 @@ NATIVE_DIALECT: Final = None
 TAKES_X_API_KEY: Final = False
 FIELD_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
-FINAL_STATUSES: Final = frozenset[int]()
 
 
 def parse(body: bytes, _headers: Headers) -> ChatRequest:
@@ -26,6 +25,11 @@ def parse(body: bytes, _headers: Headers) -> ChatRequest:
 def translate(reader: AnswerReader, _context: WriterContext, *, streams: bool) -> AnswerReader:  # noqa: ARG001
     """Return ``reader``: its answer has this shape."""
     return reader
+
+
+def advise(error: ErrorAnswer) -> ErrorAnswer:
+    """Return the error as it is."""
+    return error
 
 
 def error_body(error: ErrorAnswer, _request_id: str) -> bytes:

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from addon.answers.reader import AnswerReader
-from addon.apis.chat.api import FIELD_NAMES, error_body, error_event
+from addon.apis.chat.api import FIELD_NAMES, advise, error_body, error_event
 from addon.apis.chat.request import ChatRequest
 from addon.apis.chat.schema import METADATA
 from addon.apis.embeddings.schema import validate
@@ -14,11 +14,11 @@ from addon.text.json_decode import decode_large_object
 
 __all__ = [
     "FIELD_NAMES",
-    "FINAL_STATUSES",
     "ID_FIELDS",
     "NAME",
     "NATIVE_DIALECT",
     "TAKES_X_API_KEY",
+    "advise",
     "error_body",
     "error_event",
     "parse",
@@ -29,7 +29,6 @@ NAME: Final = "embeddings"
 NATIVE_DIALECT: Final = "openai"
 TAKES_X_API_KEY: Final = False
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
-FINAL_STATUSES: Final = frozenset[int]()
 ROLE: Final = "input"
 """The role of a text to embed, as operators' own policies see it. No routing rule reads it."""
 _ELSEWHERE: Final = ("model", "A provider that does not speak OpenAI's API makes no embeddings here.")

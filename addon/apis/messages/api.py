@@ -1,5 +1,6 @@
 """The Messages API on the way of a call. Pure. Source: Anthropic, API reference, "Create a Message", "Streaming"."""
 
+from dataclasses import replace
 from typing import Final
 
 from addon.answers.reader import AnswerReader
@@ -19,9 +20,6 @@ TAKES_X_API_KEY: Final = True
 FIELD_NAMES: Final = MESSAGES_NAMES
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id", "request-id")
 
-FINAL_STATUSES: Final = frozenset({401})
-"""Claude Code repeats a call with a wrong key for minutes, without a word."""
-
 
 def parse(body: bytes, headers: Headers) -> ChatRequest:
     """Return the chat request of the Messages request in ``body``. Raises Refusal."""
@@ -33,6 +31,11 @@ def translate(reader: AnswerReader, context: WriterContext, *, streams: bool) ->
     if streams:
         return TranslatedStreamReader(reader, MessagesWriter(context))
     return TranslatedWholeReader(reader, write_whole, context)
+
+
+def advise(error: ErrorAnswer) -> ErrorAnswer:
+    """Return an error with the advice to let it be where a key is wrong: Claude Code repeats a 401 for minutes."""
+    return replace(error, should_retry=False) if error.status == 401 else error
 
 
 def error_body(error: ErrorAnswer, request_id: str) -> bytes:

@@ -5,7 +5,7 @@ from typing import Final
 from addon.answers.reader import AnswerReader
 from addon.apis.chat.request import ChatRequest, make_chat_request
 from addon.apis.responses.answer import ResponsesWriter, write_whole
-from addon.apis.responses.errors import error_body, error_event
+from addon.apis.responses.errors import advise, error_body, error_event
 from addon.apis.responses.request import RESPONSES_NAMES, to_chat
 from addon.apis.responses.schema import validate
 from addon.apis.translated_reader import TranslatedStreamReader, TranslatedWholeReader
@@ -16,11 +16,11 @@ from addon.text.json_decode import decode_large_object
 
 __all__ = [
     "FIELD_NAMES",
-    "FINAL_STATUSES",
     "ID_FIELDS",
     "NAME",
     "NATIVE_DIALECT",
     "TAKES_X_API_KEY",
+    "advise",
     "error_body",
     "error_event",
     "parse",
@@ -32,7 +32,6 @@ NATIVE_DIALECT: Final = "responses"
 TAKES_X_API_KEY: Final = False
 FIELD_NAMES: Final = RESPONSES_NAMES
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
-FINAL_STATUSES: Final = frozenset[int]()
 
 
 def parse(body: bytes, _headers: Headers) -> ChatRequest:

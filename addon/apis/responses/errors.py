@@ -4,17 +4,26 @@ In a stream OpenAI sends ``error`` and then ``response.failed``. Some clients re
 Source: OpenAI, "Streaming events" (error, response.failed); recorded streams.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from addon.apis.responses.events import EventLog
 from addon.apis.responses.response import ResponseForm
 from addon.apis.writer import WriterContext
 from addon.text.errors import ErrorAnswer
+from addon.text.retry_after import MAX_SDK_WAIT_S
 
 # The codes that the SDK's types allow in a failed response.
 _RATE_LIMIT: Final = "rate_limit_exceeded"
 _SERVER_ERROR: Final = "server_error"
 _INVALID_REQUEST: Final = "invalid_prompt"
+
+
+def advise(error: ErrorAnswer) -> ErrorAnswer:
+    """Return an error without a long wait: Codex sleeps until a budget resets, and says nothing."""
+    if (error.retry_after_s or 0) <= MAX_SDK_WAIT_S:
+        return error
+    return replace(error, retry_after_s=None, should_retry=False)
 
 
 def error_body(error: ErrorAnswer, _request_id: str) -> bytes:

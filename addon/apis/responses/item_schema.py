@@ -13,6 +13,7 @@ from addon.apis.responses.tool_schema import Text, Tools, Typed, kind_among, ref
 from addon.apis.validation import Counted, one_of, shape
 
 SEND_ALL: Final = "nothing is stored here, so send the whole conversation as input"
+_NO_REFERENCE: Final = f"Not supported: {SEND_ALL}, this item too. Many clients do so with store: false"
 
 # --- parts of content --------------------------------------------------------------------------------------------
 
@@ -143,7 +144,11 @@ _Item = Annotated[
     | Annotated[_Reasoning, Tag("<reasoning>")]
     | Annotated[_FoundTools, Tag("<additional_tools>")]
     | Annotated[_FoundTools, Tag("<tool_search_output>")]
-    | Annotated[Any, refuse(f"Not supported: {SEND_ALL}, this item too"), Tag("<item_reference>")]
+    | Annotated[
+        Any,
+        refuse(_NO_REFERENCE),
+        Tag("<item_reference>"),
+    ]
     | Annotated[Typed, Tag("<other>")],
     one_of(_item_kind, "an object"),
 ]

@@ -16,6 +16,10 @@ const offered = {
     description: 'Write copy.txt.', inputSchema: z.object({ text: z.string() }), execute: tools.write_copy,
   }),
 }
-const result = streamText({ model: chosen, prompt, tools: offered, stopWhen: stepCountIs(5), maxRetries: 0 })
+// Without it, openai() refers to items of earlier answers by their ids, and nothing is stored.
+const providerOptions = { openai: { store: false } }
+const result = streamText({
+  model: chosen, prompt, tools: offered, stopWhen: stepCountIs(5), maxRetries: 0, providerOptions,
+})
 for await (const part of result.fullStream) if (part.type === 'error') throw part.error
 console.log(await result.text)

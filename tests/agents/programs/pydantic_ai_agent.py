@@ -10,8 +10,13 @@ from tools import MODEL, PROMPT, read_note, write_copy
 async def main() -> None:
     """Run the agent, streamed."""
     agent = Agent(f"{sys.argv[1]}:{MODEL}", tools=[read_note, write_copy])
-    async with agent.run_stream(PROMPT) as result:
-        print(await result.get_output())
+    async with agent.iter(PROMPT) as run:
+        async for node in run:
+            if Agent.is_model_request_node(node):
+                async with node.stream(run.ctx) as stream:
+                    async for _ in stream:
+                        pass
+    print(run.result.output)
 
 
 asyncio.run(main())

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from rig.response_events import ReadEvent, read_events
 from rig.response_writing import SLUG, context
 
-from addon.apis.responses.errors import error_body, error_event
+from addon.apis.responses.errors import advise, error_body, error_event
 from addon.apis.writer import WriterContext
 from addon.text.errors import ErrorAnswer
 
@@ -55,3 +55,20 @@ def test_a_stream_without_events_begins_first() -> None:
 def test_a_failed_response_has_a_code_of_openai(status: int, code: str) -> None:
     error = ErrorAnswer(status, "api_error", "some_code", "Why")
     assert events_of(error, context(), 1)[-1]["response"]["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "should_retry", "advised"),
+    [
+        (None, None, (None, None)),
+        (None, False, (None, False)),
+        (60, True, (60, True)),
+        (61, None, (None, False)),
+        (2_000_000, True, (None, False)),
+    ],
+)
+def test_no_client_is_told_to_wait_for_long(
+    wait_s: int | None, should_retry: bool | None, advised: tuple[int | None, bool | None]
+) -> None:
+    error = advise(ErrorAnswer(402, "api_error", "payment_required", "Used up.", None, wait_s, should_retry))
+    assert (error.retry_after_s, error.should_retry) == advised
