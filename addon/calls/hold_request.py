@@ -87,5 +87,5 @@ def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protecte
         uncapped_tokens=model.family.uncapped_completion_tokens,
         service_tier=chat.service_tier(target),
         rare_kinds=rare_kinds,
-        max_searches=find_max_searches(call, model),
+        max_searches=find_max_searches(call, model) if model.hosted_tools else model.max_searches,
     )

@@ -180,9 +180,10 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     model = target.model
     budget_tokens = hold.cap_tokens if target.mode == "payg" else None
     cap = find_completion_cap(cap_tokens, model.max_completion_tokens, budget_tokens)
-    if native := find_native_dialect(call, model):
-        return make_native_attempt(call, native, key_target, cap_tokens, cap, hold)
-    check_obstacle(chat.obstacle)
+    if chat.native is not None:
+        if native := find_native_dialect(call, model):
+            return make_native_attempt(call, native, key_target, cap_tokens, cap, hold)
+        check_obstacle(chat.obstacle)
     sendable = chat.sendable_to(model)
     taken_by = model.without_reasoning_details if call.is_without_reasoning else model
     try:

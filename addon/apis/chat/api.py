@@ -5,10 +5,9 @@ from types import MappingProxyType
 from typing import Final
 
 from addon.answers.reader import AnswerReader
-from addon.apis.chat.request import ChatRequest, parse_chat_request
+from addon.apis.chat.request import parse_chat_request
 from addon.apis.writer import WriterContext
 from addon.text.errors import ErrorAnswer
-from addon.text.http_heads import Headers
 
 NAME: Final = "chat"
 NATIVE_DIALECT: Final = None
@@ -17,9 +16,8 @@ FIELD_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
 
 
-def parse(body: bytes, _headers: Headers) -> ChatRequest:
-    """Return the chat request in ``body``. Raises Refusal."""
-    return parse_chat_request(body)
+parse = parse_chat_request
+"""Return the chat request in a body. Its headers say nothing of it."""
 
 
 def translate(reader: AnswerReader, _context: WriterContext, *, streams: bool) -> AnswerReader:  # noqa: ARG001

@@ -112,7 +112,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
         return count_choices(self.fields, family)
 
 
-def parse_chat_request(body: bytes) -> ChatRequest:
+def parse_chat_request(body: bytes, _headers: object = None) -> ChatRequest:
     """Return the chat request in ``body``. A null is the same as an absent key.
 
     Raises Refusal ``bad_request`` where ``messages`` is missing or empty. Raises Refusal ``validation_failed`` with all
