@@ -33,10 +33,14 @@ def encode_event(event: Mapping[str, Any]) -> bytes:
 
 
 def framed(event: Event, kind: str) -> bytes:
-    """Return an event as it came, with its type in a line of its own: clients read that line."""
-    if event.start < 0 or _TYPE_LINE.search(event.text) or not _TYPE.fullmatch(kind):
-        return event.text
-    return b"event: %b\n%b" % (kind.encode(), event.text)
+    """Return an event as it came, with its type in a line of its own: clients read that line.
+
+    The last one of a stream may lack the blank line at its end, without which clients ignore it.
+    """
+    text = event.text if event.text.endswith(b"\n\n") else event.text.rstrip(b"\n") + b"\n\n"
+    if event.start < 0 or _TYPE_LINE.search(text) or not _TYPE.fullmatch(kind):
+        return text
+    return b"event: %b\n%b" % (kind.encode(), text)
 
 
 def with_model(event: Event, model: bytes) -> Event:

@@ -121,6 +121,21 @@ def test_no_key_is_shown_however_it_is_cut(block, at, pieces):
     assert KEY not in shown and "***" in shown and reader.is_done
 
 
+@pytest.mark.parametrize(("kind", "name"), [("signature_delta", "signature"), ("new_delta", "said")])
+@given(at=st.integers(1, len(KEY) - 1))
+def test_no_key_is_shown_that_is_cut_into_other_deltas_than_texts(kind, name, at):
+    start, ping, begin, first, *rest = events(THINKING)
+    deltas = [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": kind, name: piece}}
+        for piece in ("ab", KEY[:at], KEY[at:], "cd")
+    ]
+    made, _ = streamed(stream_of([start, ping, begin, first, *deltas, *rest]))
+    found = [json.loads(line[6:]) for line in made.decode().splitlines() if line.startswith("data: ")]
+    shown = "".join(e["delta"].get(name, "") for e in found if e["type"] == "content_block_delta")
+    assert shown.startswith("ab") and KEY not in shown and "***" in shown
+    assert "cd" in shown
+
+
 def test_harmless_text_like_the_beginning_of_a_key_is_shown():
     said = f"a {KEY[:6]}x {KEY[:7]}"
     body = stream_of(events({**TEXT, "text": said}, pieces=9))
@@ -161,6 +176,13 @@ def test_a_stream_that_is_cut_is_a_failure_unless_its_reason_was_read():
     *cut, _ = whole
     made, reader = streamed(stream_of(cut))
     assert reader.failure and made and not reader.is_done
+
+
+@pytest.mark.parametrize("count", [1, 4, None])
+def test_the_last_event_has_its_blank_line_wherever_a_stream_ends(count):
+    body = stream_of(list(events(TEXT))[:count])
+    made, _ = streamed(body.rstrip(b"\n"))
+    assert made == body.replace(UPSTREAM, SLUG, 1)
 
 
 def test_events_without_a_type_line_get_one():
