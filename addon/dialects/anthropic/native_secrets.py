@@ -10,7 +10,6 @@ from addon.answers.streamed_secrets import MAX_TEXTS, SecretFreeText
 from addon.dialects.anthropic.native_events import HOLDERS, TEXTS, encode_event
 from addon.text.masking import is_unmistakable
 
-
 type Place = tuple[int, str, str]
 """The index of a block, the type of its deltas, and the name of their text."""
 
