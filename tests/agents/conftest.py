@@ -10,7 +10,7 @@ import pytest
 from conftest import StartGateway
 from rig.agent_vendors import AgentVendors
 from rig.agents import KEY, installed_agents
-from rig.configuration import ROOT, provider, workspace
+from rig.configuration import ROOT, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.large import sized
 from rig.strict_vendors import base_url
@@ -25,6 +25,8 @@ MODELS = {
     "bedrock": "claude-opus-4-8-bedrock",
 }
 """A model of each dialect."""
+ALIASED_KEY = new_key()
+"""The key of a workspace in which the names of two vendors' models stand for another one."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -78,7 +80,14 @@ def agents_gateway(start_gateway: StartGateway, strict: Upstream) -> Gateway:
         },
         models=chosen,
         families=table("families.toml"),
-        workspaces={"acme": workspace(("ci", KEY, True))},
+        workspaces={
+            "acme": workspace(("ci", KEY, True)),
+            "aliased": workspace(
+                ("ci", ALIASED_KEY, True),
+                name="Aliased",
+                aliases=[{"name": name, "model": MODELS["chat"]} for name in ("claude-*", "gpt-*")],
+            ),
+        },
     )
 
 

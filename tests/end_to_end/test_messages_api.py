@@ -285,7 +285,7 @@ def test_a_stream_that_breaks_off_is_an_error(gateway: Gateway, upstream: Upstre
     upstream.behave(chunked(*(map(typed, begun) if slug == CLAUDE else [event(chunk("hel"))]), RESET))
     *events, last = read_events(post(gateway, {"model": slug, "stream": True}).content)
     check_beginning(events)
-    assert (last["type"], last["error"]["type"]) == ("error", "api_error")
+    assert (last["type"], last["error"]["type"]) == ("error", "overloaded_error")
 
 
 @BOTH

@@ -6,6 +6,7 @@ carried both ways by the agent, the gateway and the vendor's own shape, with rea
 what its table refuses.
 """
 
+import base64
 import json
 import re
 import threading
@@ -56,6 +57,10 @@ class Turn:
     def signature(self) -> str:
         return f"signature-{self.number}"
 
+    @property
+    def encoded_signature(self) -> str:
+        return base64.b64encode(self.signature.encode()).decode()
+
     def call_id(self, index: int) -> str:
         return f"call_{self.number}_{index}"
 
@@ -64,12 +69,14 @@ class Turn:
 class Wire:
     """One dialect: reads the tools that a request offers and the results of its calls, and writes a turn.
 
-    ``tools`` yields names with whether the tool takes free text.
+    ``tools`` yields names with whether the tool takes free text. ``mark`` is the part of the reasoning in an answer
+    that must come back with the next request.
     """
 
     tools: Callable[[Body], Iterator[tuple[str, bool]]]
     results: Callable[[Body], Iterator[Any]]
     write: Callable[[Turn, Body, bool], Script]
+    mark: Callable[[Turn], str] = lambda turn: turn.signature
 
 
 # --- chat completions ----------------------------------------------------------------------------------------------
@@ -160,7 +167,7 @@ def _gemini_results(body: Body) -> Iterator[Any]:
 
 
 def _gemini(turn: Turn, _body: Body, streams: bool) -> Script:
-    signature = {"thoughtSignature": "c2lnbmF0dXJl"}
+    signature = {"thoughtSignature": turn.encoded_signature}
     parts: list[dict[str, Any]] = [{"text": turn.thought, "thought": True}]
     parts += [{"text": piece} for piece in _halves(turn.text)]
     parts += [
@@ -236,9 +243,9 @@ def _responses(turn: Turn, body: Body, streams: bool) -> Script:
 
 
 WIRES: Mapping[str, Wire] = {
-    "chat/completions": Wire(_chat_tools, _chat_results, _chat),
+    "chat/completions": Wire(_chat_tools, _chat_results, _chat, lambda turn: turn.thought),
     "messages": Wire(_claude_tools, _claude_results, _claude),
-    "generateContent": Wire(_gemini_tools, _gemini_results, _gemini),
+    "generateContent": Wire(_gemini_tools, _gemini_results, _gemini, lambda turn: turn.encoded_signature),
     "responses": Wire(_responses_tools, _responses_results, _responses),
     "converse": Wire(_converse_tools, _converse_results, _converse),
 }
@@ -258,7 +265,8 @@ class AgentVendors:
     """A behaviour of ``Upstream``. The first part of a path chooses the vendor (``strict_vendors.base_url``).
 
     ``steps`` are the calls of each answer of the task but the last. ``refusals`` are the vendors' refusals, and
-    ``missing_tools`` the tools of ``steps`` that an agent did not offer. ``failures`` are the answers to the next
+    ``missing_tools`` the tools of ``steps`` that an agent did not offer, and ``forgotten`` the reasoning of earlier
+    answers that was not in a request. ``failures`` are the answers to the next
     requests of the task, and with ``uses_all`` an answer has all the tokens that its request allows.
     """
 
@@ -267,6 +275,8 @@ class AgentVendors:
         self.refusals: list[Any] = []
         self.missing_tools: list[str] = []
         self.answered = 0
+        self.forgotten: set[str] = set()
+        self._told: list[str] = []
         self.failures: list[Script] = []
         self.uses_all = False
         self._lock = threading.Lock()
@@ -277,6 +287,7 @@ class AgentVendors:
             self.steps = steps
             self.refusals, self.missing_tools, self.answered = [], [], 0
             self.failures, self.uses_all = [], False
+            self.forgotten, self._told = set(), []
 
     def __call__(self, request: Received) -> Script:
         path = request.target.partition("?")[0]
@@ -319,7 +330,15 @@ class AgentVendors:
         fitted = [_fitted(call, word, tools.get(call.name)) for call in calls]
         self.missing_tools += [call.name for call in calls if call.name not in tools]
         text = "I look." if fitted else f"It says {word}."
-        return wire.write(Turn(number, fitted, text, usage), body, streams)
+        turn = Turn(number, fitted, text, usage)
+        script = wire.write(turn, body, streams)
+        with self._lock:
+            written = json.dumps(body)
+            self.forgotten.update(mark for mark in self._told if mark not in written)
+            mark = wire.mark(turn)
+            if any(isinstance(step, bytes) and mark.encode() in step for step in script):
+                self._told.append(mark)
+        return script
 
     def _number(self, results: int) -> int:
         """Return how many steps are done, by the number of results."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from addon.text.errors import ErrorAnswer
+from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.text.json_encode import encode_json
 
 TYPES: Final[Mapping[int, str]] = MappingProxyType(
@@ -21,8 +21,7 @@ TYPES: Final[Mapping[int, str]] = MappingProxyType(
         413: "request_too_large",
         429: "rate_limit_error",
         # The gateway is up, but its store or its connections fail for a moment: nothing is wrong with the request.
-        # Clients know this type as one to wait for and ask again. In a stream, which has no status of its own, only the
-        # type says so.
+        # Clients know this type as one to wait for and ask again.
         503: "overloaded_error",
         504: "timeout_error",
     }
@@ -45,13 +44,22 @@ def error_body(error: ErrorAnswer, request_id: str) -> bytes:
 
     The contract's code, and the field at fault, are in ``details``, where the API has the cause that programs read.
     """
-    details: dict[str, Any] = {"error_code": error.code}
-    if error.param is not None:
-        details |= {"param": error.param, **_CAUSES.get(error.param, {})}
-    inner: dict[str, Any] = {"type": error_type(error.status), "message": error.message, "details": details}
-    return encode_json({"type": "error", "error": inner, "request_id": request_id})
+    return _encode(error, error_type(error.status), request_id)
 
 
 def error_event(error: ErrorAnswer, request_id: str) -> bytes:
-    """Return the event of an error that ends a stream. Nothing follows it."""
-    return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
+    """Return the event of an error that ends a stream. Nothing follows it.
+
+    The type alone says there whether another try may help. opencode ends the task for ``api_error``, and asks again for
+    ``overloaded_error``.
+    """
+    kind = "overloaded_error" if error.status > INTERNAL_ERROR.status else error_type(error.status)
+    return b"event: error\ndata: " + _encode(error, kind, request_id) + b"\n\n"
+
+
+def _encode(error: ErrorAnswer, kind: str, request_id: str) -> bytes:
+    details: dict[str, Any] = {"error_code": error.code}
+    if error.param is not None:
+        details |= {"param": error.param, **_CAUSES.get(error.param, {})}
+    inner = {"type": kind, "message": error.message, "details": details}
+    return encode_json({"type": "error", "error": inner, "request_id": request_id})

@@ -5,7 +5,7 @@ import { key, model, prompt, schemas, tools, url } from './tools.mjs'
 
 const llm = new ChatOpenAI({
   model, apiKey: key, maxRetries: 0, configuration: { baseURL: `${url}/v1` },
-  useResponsesApi: true, reasoning: { effort: 'medium', summary: 'auto' }, zdrEnabled: true,
+  useResponsesApi: true, reasoning: { effort: 'medium', summary: 'auto' },
 })
 const functions = Object.entries(schemas).map(([name, parameters]) => ({
   type: 'function', function: { name, description: name, parameters },

@@ -9,9 +9,7 @@ from tools import KEY, MODEL, PROMPT, URL, read_note, write_copy
 
 if sys.argv[1] == "openai":
     reasoning = {"effort": "medium", "summary": "auto"}
-    model = ChatOpenAI(
-        model=MODEL, base_url=f"{URL}/v1", api_key=KEY, reasoning=reasoning, max_retries=0, store=False
-    )
+    model = ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key=KEY, reasoning=reasoning, max_retries=0)
 else:
     model = ChatAnthropic(
         model=MODEL, base_url=URL, api_key=KEY, max_tokens=8000, thinking={"type": "adaptive"}, max_retries=0

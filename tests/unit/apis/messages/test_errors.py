@@ -82,6 +82,16 @@ def test_in_a_stream_it_is_an_event():
     assert json.loads(data.removeprefix(b"data: "))["error"]["message"] == error.message
 
 
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, "invalid_request_error"), (429, "rate_limit_error"), (500, "api_error")]
+    + [(status, "overloaded_error") for status in (502, 503, 504, 529)],
+)
+def test_the_type_in_a_stream_says_whether_another_try_may_help(status: int, kind: str):
+    event = error_event(ErrorAnswer(status, "api_error", "some_code", "It broke."), "id-1")
+    assert json.loads(event.partition(b"data: ")[2])["error"]["type"] == kind
+
+
 def test_the_tool_runner_of_the_sdk_goes_on_without_a_thread():
     """These details are those for which its Python SDK 2.14 sends all messages again, without the field."""
     with pytest.raises(Refusal) as caught:
