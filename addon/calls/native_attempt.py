@@ -53,17 +53,19 @@ def make_native_attempt(
     chat, target, stream = call.chat, call.exchange.next_target, call.exchange.stream
     if chat.native is None:
         raise RuntimeError(f"call {call.exchange.id}: it has no request of its own API")
-    given = _with_own_service_tier(chat.native, chat.service_tier(target))
+    tier, asked_tier = chat.service_tier(target), chat.extras.get(SERVICE_TIER)
+    given = _with_own_service_tier(chat.native, tier)
     if call.is_without_reasoning:
         given = replace(given, has_foreign_reasoning=True)
     request = native.request(
         target, given, sent_cap_tokens, streams=stream, hosted_tools=find_hosted_tools(call, target.model)
     )
+    unsent = request.unsent_fields if asked_tier in (None, tier) else (*request.unsent_fields, SERVICE_TIER)
     sanitized = Sanitized(
         {target.model.family.cap_field: sent_cap_tokens},
-        partial(_list_native_changes, request.unsent_fields, call.api.NAME),
+        partial(_list_native_changes, unsent, call.api.NAME),
     )
-    dropped = format_dropped_header((), (), untranslated=request.unsent_fields)
+    dropped = format_dropped_header((), (), untranslated=unsent)
     if chat.large is not None:
         request = replace(request, content=chat.large.restore(request.content))
     trace_fields = make_trace_fields(call.exchange) if call.exchange.trace else b""

@@ -210,13 +210,14 @@ def test_a_native_request_goes_as_it_is_written(gateway: Gateway, upstream: Upst
         "thinking": {"type": "adaptive", "display": "omitted"},
         "temperature": 0.5,
         "mcp_servers": [],
+        "service_tier": "standard_only",
     }
     betas = "context-management-2025-06-27,made-up-2026-01-01"
     answer = post(gateway, {"model": CLAUDE, **body}, **{"anthropic-beta": betas})
-    assert answer.headers["x-gateway-dropped"] == "mcp_servers, temperature"
+    assert answer.headers["x-gateway-dropped"] == "mcp_servers, service_tier, temperature"
     sent = upstream.last
     wanted = {"model": "claude-sonnet-5", "max_tokens": 100, "messages": HELLO, **body}
-    del wanted["temperature"], wanted["mcp_servers"]
+    del wanted["temperature"], wanted["mcp_servers"], wanted["service_tier"]
     assert sent.json() == wanted
     assert sent.header("anthropic-beta") == "context-management-2025-06-27"
     assert "authorization" not in sent.header_names

@@ -102,7 +102,9 @@ def make_body(
         one for one in (cap_tokens, asked_tokens, DEFAULT_MAX_TOKENS) if one is not None
     )
     _fit_metadata(body, unsent)
-    _fit_tools(body, model, hosted_tools, unsent)
+    # Of the body that its hold was made of, which may have fields that are not sent.
+    searches = find_search_bound(given, hosted_tools, model.max_searches)
+    _fit_tools(body, searches, hosted_tools, unsent)
     _fit_context(body, unsent)
     body["messages"], left_out = restore_turns(body["messages"])
     unsent += [f"messages.{kind}" for kind in left_out]
@@ -141,16 +143,15 @@ def _fit_metadata(body: Body, unsent: list[str]) -> None:
         del body["metadata"]
 
 
-def _fit_tools(body: Body, model: Model, hosted_tools: frozenset[str], unsent: list[str]) -> None:
+def _fit_tools(body: Body, searches_left: int, hosted_tools: frozenset[str], unsent: list[str]) -> None:
     """Leave out the tools that the provider runs and charges for, but for those of ``hosted_tools``.
 
-    These get a bound, for which money is held. A choice without its tool is left out, too.
+    These share ``searches_left``, for which money is held. A choice without its tool is left out, too.
     """
     tools = body.get("tools")
     if not isinstance(tools, list):
         return
     kept: list[Any] = []
-    searches_left = find_search_bound(body, hosted_tools, model.max_searches)
     for tool in tools:
         kind, hosted = tool.get("type"), hosted_tool_of(tool)
         if hosted and hosted in hosted_tools and searches_left:

@@ -38,8 +38,9 @@ class BlockSecrets:
 
     def follow(self, event: dict[str, Any]) -> Callable[[str], bool] | None:
         """Return the function that takes the next text of the block of a delta; see ``SecretFreeText.is_clear``."""
-        delta = event["delta"]
-        known = self._texts.get((event["index"], delta["type"], _text_member(delta, "delta")))
+        index, delta = event["index"], event["delta"]
+        name = _text_member(delta, "delta") if type(index) is int else ""
+        known = self._texts.get((index, delta["type"], name)) if name else None
         return known.is_clear if known else None
 
     def end_all(self) -> bytes:

@@ -17,6 +17,7 @@ from addon.dialects.content_blocks import REASONING_FORMAT
 from addon.dialects.native_request import NativeRequest
 from addon.dialects.opaque_reasoning import seal
 from addon.text.large_strings import LargeStrings
+from policies.hosted_tools import find_search_bound
 from policies.refusal import Refusal
 from policies.route import Target
 
@@ -260,6 +261,15 @@ def test_hosted_tools_are_left_out_unless_they_may_run():
     made = built(tools=[{**SEARCH, "max_uses": most - 1}, other, other], hosted=frozenset({"web_search"}))
     assert [one["max_uses"] for one in json.loads(made.content)["tools"]] == [most - 1, 1]
     assert made.unsent_fields == ("tools.web_search_20250305",)
+
+
+@pytest.mark.parametrize("bounds", [{"max_tool_calls": 0}, {"max_tool_calls": 1}, {"max_tool_calls": None}])
+def test_no_more_searches_are_sent_than_are_held(bounds):
+    # Money is held for the body as the client wrote it, so fields of another API count there, too.
+    body = {"max_tokens": 4000, "messages": HELLO, "tools": [SEARCH], **bounds}
+    hosted, most = frozenset({"web_search"}), MODELS[ADAPTIVE].max_searches
+    tools = json.loads(built(body=body, hosted=hosted).content).get("tools", [])
+    assert sum(tool["max_uses"] for tool in tools) == find_search_bound(body, hosted, most)
 
 
 def test_a_choice_goes_with_its_tool():

@@ -230,3 +230,16 @@ def test_a_whole_answer_keeps_its_bytes():
 def test_a_whole_body_that_is_no_message_is_a_failure(body):
     reader = native.whole(CONTEXT, 1 << 20)
     assert read(reader, [body]) == b"" and reader.failure
+
+
+@pytest.mark.parametrize("index", [None, [0], {}, "0"])
+@pytest.mark.parametrize(
+    "delta", [{"type": "citations_delta", "citation": {}}, {"type": "text_delta", "text": "a"}]
+)
+def test_an_index_that_is_none_fails_no_code_of_ours(index, delta, caplog):
+    body = stream_of(
+        [next(iter(events(TEXT))), {"type": "content_block_delta", "index": index, "delta": delta}]
+    )
+    for context in (CONTEXT, PLAIN):
+        streamed(body, context)
+    assert not caplog.records
