@@ -6,7 +6,7 @@ The arguments of a function go as they come. Those of other tools change their f
 from types import MappingProxyType
 from typing import Any, Final
 
-from addon.answers.bounds import BoundExceededError, parse_bounded
+from addon.answers.normalize.tool_calls import Outline
 from addon.apis.responses.custom_tools import Tool, call_members
 from addon.apis.responses.events import DeltaEvents, EventLog
 from addon.apis.responses.items import ADDED, DONE, make_id
@@ -37,16 +37,13 @@ class CallItem:
         self._log: EventLog | None = None
         self._deltas: DeltaEvents | None = None
         self._pieces: list[str] = []
-        self._sent_pieces = self._checked_pieces = 0
-        self._is_whole = False
+        self._sent_pieces = 0
+        self._outline = Outline()
 
     @property
     def may_close(self) -> bool:
-        """Whether its arguments are a whole JSON object, so that no piece of them can follow."""
-        if not self._is_whole and self._checked_pieces < len(self._pieces):
-            self._checked_pieces = len(self._pieces)
-            self._is_whole = _is_object("".join(self._pieces))
-        return self._is_whole
+        """Whether its arguments have their last bracket, so that no piece of them can follow."""
+        return self._outline.is_whole
 
     @property
     def has_name(self) -> bool:
@@ -63,6 +60,7 @@ class CallItem:
             raise ValueError("arguments of a call that has ended")
         if piece:
             self._pieces.append(piece)
+            self._outline.add(piece)
         is_function = self._tool is not None and self._tool.call_type == "function_call"
         return self._send_arguments() if self._log and is_function else b""
 
@@ -170,12 +168,3 @@ class PictureItem:
     def _item(self, status: str, result: str | None) -> dict[str, Any]:
         item_id = make_id("ig", self._answer_id, self._output_index)
         return {"id": item_id, "type": "image_generation_call", "status": status, "result": result}
-
-
-def _is_object(text: str) -> bool:
-    if not text.rstrip().endswith("}"):
-        return False
-    try:
-        return isinstance(parse_bounded(text.encode("utf-8", "surrogatepass")), dict)
-    except (ValueError, BoundExceededError):
-        return False
