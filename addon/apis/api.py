@@ -1,7 +1,7 @@
 """``Api``: what the way of a call asks of the wire shape that its client speaks. Pure."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from addon.answers.reader import AnswerReader
 from addon.apis.chat.request import ChatRequest
@@ -34,6 +34,12 @@ class Api(Protocol):
 
     def parse(self, body: bytes, headers: Headers, /) -> ChatRequest:
         """Return the request in ``body``. Raises Refusal that names the fields of this API."""
+
+    def prepare(self, request: Mapping[str, Any], /) -> object:
+        """Return what an answer in this shape repeats of the body ``request``, for ``WriterContext.prepared``.
+
+        For a large body this takes time, so it is done where the request is made.
+        """
 
     def translate(self, reader: AnswerReader, context: WriterContext, /, *, streams: bool) -> AnswerReader:
         """Return a reader that writes the chat answer of ``reader`` in this shape."""

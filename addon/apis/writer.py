@@ -17,6 +17,7 @@ class WriterContext(Struct, frozen=True, gc=False):
     | ``created_s`` | the Unix time of the call |
     | ``prompt_tokens`` | the estimate, for as long as the provider has not reported its count |
     | ``request`` | the body as the client wrote it |
+    | ``prepared`` | what ``Api.prepare`` made of the body, None where the writer is to do that |
     """
 
     call_id: str
@@ -24,6 +25,7 @@ class WriterContext(Struct, frozen=True, gc=False):
     created_s: int
     prompt_tokens: int
     request: Mapping[str, Any]
+    prepared: Any = None
 
 
 class StreamWriter(Protocol):

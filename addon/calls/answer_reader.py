@@ -85,6 +85,7 @@ def _writer_context(call: Call, attempt: UpstreamAttempt) -> WriterContext:
         created_s=int(call.exchange.created_at.timestamp()),
         prompt_tokens=attempt.prompt_tokens,
         request=native.body if native else {},
+        prepared=attempt.prepared,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -34,6 +34,7 @@ class UpstreamAttempt(Struct):
     | ``streams`` | its answer is asked for as a stream, also where the client wants it whole |
     | ``native`` | how its answer is read where the provider speaks the client's API; None: through chat |
     | ``prompt_tokens`` | the estimate of its prompt, for an answer that is written in another shape |
+    | ``prepared`` | what such an answer repeats of its request |
     | ``writer_context`` | what such an answer repeats of its call, once its head is there |
     | ``trace_fields`` | the lines of the request's head that carry the client's trace |
     | ``is_sent`` | its request may have reached the provider |
@@ -56,6 +57,7 @@ class UpstreamAttempt(Struct):
     streams: bool = False
     native: NativeDialect | None = None
     prompt_tokens: int = 0
+    prepared: Any = None
     writer_context: WriterContext | None = None
     trace_fields: bytes = b""
     is_sent: bool = False

@@ -193,7 +193,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
         if chat.native is None:
             raise
         raise rename_in_refusal(refusal, call.api.FIELD_NAMES, chat.sources) from None
-    dropped, prompt_tokens = None, 0
+    dropped, prompt_tokens, prepared = None, 0, None
     has_all = len(sendable) == len(chat.fields) + len(chat.extras) and not chat.untranslated
     if request.unsent_fields or not sanitized.is_plain or not has_all:
         given = chat.fields.keys() | chat.extras.keys()
@@ -202,7 +202,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
             given, sendable, *reports, untranslated=chat.untranslated, names=call.api.FIELD_NAMES
         )
     if chat.native is not None:
-        prompt_tokens = chat.prompt_tokens(model.family)
+        prompt_tokens, prepared = chat.prompt_tokens(model.family), call.api.prepare(chat.native.body)
     if chat.large is not None:
         request = replace(request, content=chat.large.restore(request.content))
     streams = "stream" in sanitized.body
@@ -218,6 +218,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
         streams,
         trace_fields=trace_fields,
         prompt_tokens=prompt_tokens,
+        prepared=prepared,
     )
 
 

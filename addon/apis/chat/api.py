@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from addon.answers.reader import AnswerReader
 from addon.apis.chat.request import parse_chat_request
@@ -18,6 +18,10 @@ ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
 
 parse = parse_chat_request
 """Return the chat request in a body. Its headers say nothing of it."""
+
+
+def prepare(_request: Mapping[str, Any]) -> None:
+    """Do nothing: no answer repeats its request."""
 
 
 def translate(reader: AnswerReader, _context: WriterContext, *, streams: bool) -> AnswerReader:  # noqa: ARG001

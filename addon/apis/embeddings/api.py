@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from addon.answers.reader import AnswerReader
-from addon.apis.chat.api import FIELD_NAMES, advise, error_body, error_event
+from addon.apis.chat.api import FIELD_NAMES, advise, error_body, error_event, prepare
 from addon.apis.chat.request import ChatRequest
 from addon.apis.chat.schema import METADATA
 from addon.apis.embeddings.schema import validate
@@ -22,6 +22,7 @@ __all__ = [
     "error_body",
     "error_event",
     "parse",
+    "prepare",
     "translate",
 ]
 

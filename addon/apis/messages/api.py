@@ -1,7 +1,8 @@
 """The Messages API on the way of a call. Pure. Source: Anthropic, API reference, "Create a Message", "Streaming"."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from addon.answers.reader import AnswerReader
 from addon.apis.chat.request import ChatRequest
@@ -24,6 +25,10 @@ ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id", "request-id")
 def parse(body: bytes, headers: Headers) -> ChatRequest:
     """Return the chat request of the Messages request in ``body``. Raises Refusal."""
     return parse_messages(body, headers)
+
+
+def prepare(_request: Mapping[str, Any]) -> None:
+    """Do nothing: an answer repeats no part of its request that takes time."""
 
 
 def translate(reader: AnswerReader, context: WriterContext, *, streams: bool) -> AnswerReader:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from addon.apis.responses.calls import CallItem, PictureItem
-from addon.apis.responses.custom_tools import Tool, tools_by_chat_name
+from addon.apis.responses.custom_tools import Tool
 from addon.apis.responses.delta import (
     TextPiece,
     annotations_in,
@@ -46,7 +46,7 @@ class ResponsesWriter:
     def __init__(self, context: WriterContext) -> None:
         self._context = context
         self._form = ResponseForm(context)
-        self._tools = tools_by_chat_name(context.request)
+        self._tools = self._form.tools
         self._log = EventLog()
         self._items: deque[Item] = deque()
         """Those that are not closed. The first one is open, the others wait for it."""

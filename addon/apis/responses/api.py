@@ -7,6 +7,7 @@ from addon.apis.chat.request import ChatRequest, make_chat_request
 from addon.apis.responses.answer import ResponsesWriter, write_whole
 from addon.apis.responses.errors import advise, error_body, error_event
 from addon.apis.responses.request import RESPONSES_NAMES, to_chat
+from addon.apis.responses.response import prepare
 from addon.apis.responses.schema import validate
 from addon.apis.translated_reader import TranslatedStreamReader, TranslatedWholeReader
 from addon.apis.writer import WriterContext
@@ -24,6 +25,7 @@ __all__ = [
     "error_body",
     "error_event",
     "parse",
+    "prepare",
     "translate",
 ]
 

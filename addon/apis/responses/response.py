@@ -8,8 +8,10 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import Struct
 
 from addon.apis.answer_counts import known_count, output_tokens
+from addon.apis.responses.custom_tools import Tool, tools_by_chat_name
 from addon.apis.writer import WriterContext
 from addon.text.json_encode import encode_json
 from policies.large_text import LargeText
@@ -45,8 +47,20 @@ _SCHEMA: Final = MappingProxyType({"description": None, "strict": False})
 _SERVICE_TIERS: Final = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
 
 
+class Repeated(Struct, frozen=True):
+    """What an answer repeats of its request: the settings as JSON, and its tools by the names of their functions."""
+
+    settings: bytes
+    tools: Mapping[str, Tool]
+
+
+def prepare(request: Mapping[str, Any]) -> Repeated:
+    """Return what an answer repeats of the body ``request``."""
+    return Repeated(_encode_settings(_settings(request)), tools_by_chat_name(request))
+
+
 class ResponseForm:
-    """The response object of one call, with what its answer adds."""
+    """The response object of one call, with what its answer adds. ``tools`` are as in ``Repeated``."""
 
     def __init__(self, context: WriterContext) -> None:
         self._head = {
@@ -55,7 +69,8 @@ class ResponseForm:
             "created_at": context.created_s,
             "model": context.model_slug,
         }
-        self._settings = _encode_settings(_settings(context.request))
+        repeated: Repeated = context.prepared or prepare(context.request)
+        self._settings, self.tools = repeated.settings, repeated.tools
 
     def encode(
         self,

@@ -8,9 +8,12 @@ import pytest
 from pydantic import SecretStr
 from rig.ledger import route_fields
 
+from addon.apis import APIS
 from addon.apis.chat.request import parse_chat_request
+from addon.apis.responses.response import prepare
 from addon.calls.call_state import Call
-from addon.calls.upstream_request import make_reviewed_call
+from addon.calls.upstream_request import make_attempt, make_reviewed_call
+from addon.text.http_heads import Headers
 from policies.call_stages import Stage
 from policies.exchange import Exchange
 from policies.family import Estimator, Family
@@ -19,6 +22,7 @@ from policies.prices import Prices
 from policies.provider import Provider
 from policies.review import ReviewedMessage
 from policies.route import Target
+from policies.spend import Hold
 
 PROVIDER = Provider("TESTER", "http://127.0.0.1:1", "openai", SecretStr("fake-platform-key"))
 FAMILY = Family("narrow", n_limit=2, estimator=Estimator(base_tokens=0, tokens_per_message=50))
@@ -55,6 +59,15 @@ def routed(body: bytes, *targets: Target, made: int = 0) -> Call:
 
 FIRST = Target(MODEL, "byok", SecretStr("fake-customer-key"))
 SECOND = Target(MODEL, "payg", SecretStr("fake-platform-key"), is_fallback=True)
+
+
+def test_what_an_answer_repeats_is_made_with_the_request() -> None:
+    call = routed(BODY, FIRST)
+    call.api = APIS["responses"]
+    call.chat = call.api.parse(b'{"input": "hi", "tools": [{"type": "custom", "name": "look"}]}', Headers())
+    attempt = make_attempt(call, FIRST, None, Hold(0, 100))
+    assert attempt.native is None and call.chat.native is not None
+    assert attempt.prepared == prepare(call.chat.native.body)
 
 
 def test_a_policy_sees_the_caller_the_request_and_the_model() -> None:

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from rig.readers import chat, difference
 from rig.response_events import read_answer, read_events
 from rig.response_writing import CALL_ID, SLUG, answer, call, chunk, context, kinds, write
 
 from addon.apis.responses.answer import MAX_ITEMS, ResponsesWriter, write_whole
+from addon.apis.responses.response import prepare
 from addon.dialects.opaque_reasoning import unseal
 from policies.large_text import LargeText, TextRest
 from policies.usage import Usage
@@ -28,6 +30,18 @@ TWO_CALLS = (
 def items(*chunks: dict[str, Any], **request: Any) -> list[Any]:
     output: list[Any] = answer(*chunks, **request)["output"]
     return output
+
+
+def test_what_an_answer_repeats_is_made_of_its_request_once():
+    tools = [{"type": "custom", "name": "first"}]
+    made = context(tools=tools, instructions="Be brief.")
+    prepared = structs.replace(made, request={}, prepared=prepare(made.request))
+    answers = []
+    for one in (made, prepared):
+        writer = ResponsesWriter(one)
+        answers.append(b"".join([*map(writer.write, TWO_CALLS), writer.finish(None)]))
+    assert answers[0] == answers[1]
+    assert b"custom_tool_call" in answers[0] and b"Be brief." in answers[0]
 
 
 def test_a_text_is_one_message_with_one_part():
