@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from conftest import StartGateway
+from rig.agent_settings import CLAUDE_CODE, CODEX, OPENCODE_CHAT, OPENCODE_MESSAGES
 from rig.agent_vendors import AgentVendors
-from rig.agents import CLAUDE_CODE, CODEX, KEY, OPENCODE_CHAT, OPENCODE_MESSAGES, Agent, Run, Setting
+from rig.agents import KEY, Agent, Run, Setting
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.large import large_only
-from rig.scripts import RESET, Script, chunk, chunked, event, whole
+from rig.scripts import RESET, UNTIL_CLIENT_LEAVES, Script, chunk, chunked, event, whole
 from rig.strict_vendors import base_url
 from rig.upstream import Upstream
 
@@ -131,3 +132,16 @@ def test_an_agent_goes_on_after_a_failure_that_passes(attempt: Try, agent: Agent
     done = attempt(agent, script)
     assert (done.run.code, done.is_copied) == (0, True)
     assert [status for status in done.statuses if status != 200], "the agent saw no failure"
+
+
+def test_an_agent_that_is_interrupted_leaves_its_call(
+    programs: Path, gateway: Gateway, vendors: AgentVendors, tmp_path: Path, folder: Path, agent: Agent
+) -> None:
+    vendors.lead(*agent.steps_in(folder))
+    vendors.failures = [chunked(event(chunk("hel")), UNTIL_CLIENT_LEAVES)]
+    rows = len(gateway.ledger_rows())
+    running = agent.start(programs, Setting(gateway.url, KEY, MODEL), tmp_path / "home", folder)
+    gateway.wait_until(lambda: not vendors.failures)
+    running.interrupt()
+    assert running.finish().code is not None
+    gateway.wait_until(lambda: any(row["status"] == 499 for row in gateway.ledger_rows()[rows:]))
