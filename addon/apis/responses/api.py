@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from addon.answers.reader import AnswerReader
 from addon.apis.chat.request import ChatRequest, make_chat_request
 from addon.apis.responses.answer import ResponsesWriter, write_whole
@@ -42,9 +44,11 @@ def parse(body: bytes, _headers: Headers) -> ChatRequest:
     validate(decoded)
     made = to_chat(decoded)
     native = NativeRequest(decoded)
-    return make_chat_request(
+    chat = make_chat_request(
         made.body, large, len(body), native, made.untranslated, made.obstacle, made.sources
     )
+    # OpenAI has this field in the place of `user` now.
+    return replace(chat, end_user=chat.end_user or made.body.get("safety_identifier"))
 
 
 def translate(reader: AnswerReader, context: WriterContext, *, streams: bool) -> AnswerReader:
