@@ -27,7 +27,7 @@ type Path = tuple[str | int, ...]
 _PLAIN = ("content", "reasoning_content", "reasoning", "refusal")
 _IN_LISTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "tool_calls": (("function", "arguments"), ("custom", "input")),
-    "reasoning_details": (("text",), ("summary",)),
+    "reasoning_details": (("text",), ("summary",), ("signature",), ("data",)),
 }
 
 

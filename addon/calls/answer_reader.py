@@ -62,7 +62,8 @@ def _reader_of(call: Call, attempt: UpstreamAttempt, status: int, context: Answe
     if attempt.native:
         native = attempt.native
         return native.stream(context) if call.exchange.stream else native.whole(context, max_bytes)
-    reader = _chat_reader(call, attempt, context, max_bytes)
+    # Masked before it is translated, too: in a sealed text of base64 no one would find a secret.
+    reader = GuardedReader(_chat_reader(call, attempt, context, max_bytes), context.secrets)
     return call.api.translate(reader, attempt.writer_context, streams=call.exchange.stream)
 
 

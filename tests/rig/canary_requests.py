@@ -32,6 +32,52 @@ SAID: dict[str, dict[str, Any]] = {
 }
 
 
+SAID_IN: dict[str, dict[str, dict[str, Any]]] = {
+    "messages": {
+        "user": {"metadata": {"user_id": KEY}},
+        "metadata": {"metadata": {KEY: KEY}},
+        "model": {"model": KEY},
+        "role": {"messages": [{"role": KEY, "content": PROMPT}]},
+        "block's type": {"messages": [{"role": "user", "content": [{"type": KEY, "text": PROMPT}]}]},
+        "field": {KEY: KEY},
+        "stop": {"stop_sequences": [KEY]},
+        "tool": {"tools": [{"name": KEY, "input_schema": {KEY: KEY}}]},
+        "tool's type": {"tools": [{"type": KEY, "name": "f"}]},
+        "tool choice": {"tool_choice": {"type": "tool", "name": KEY}},
+        "thinking": {"thinking": {"type": KEY}},
+        "effort": {"output_config": {"effort": KEY}},
+        "format": {"output_config": {"format": {"type": KEY}}},
+        "tier": {"service_tier": KEY},
+        "edit": {"context_management": {"edits": [{"type": KEY}]}},
+        "signature": {
+            "messages": [
+                {"role": "user", "content": PROMPT},
+                {"role": "assistant", "content": [{"type": "thinking", "thinking": KEY, "signature": KEY}]},
+                {"role": "user", "content": PROMPT},
+            ]
+        },
+    },
+    "responses": {
+        "user": {"user": KEY, "safety_identifier": KEY, "prompt_cache_key": KEY},
+        "metadata": {"metadata": {"a": KEY}, "client_metadata": {KEY: KEY}},
+        "model": {"model": KEY},
+        "role": {"input": [{"role": KEY, "content": PROMPT}]},
+        "item's type": {"input": [{"role": "user", "content": PROMPT}, {"type": KEY}]},
+        "part's type": {"input": [{"role": "user", "content": [{"type": KEY, "text": PROMPT}]}]},
+        "field": {KEY: KEY},
+        "include": {"include": [KEY]},
+        "tool": {"tools": [{"type": "function", "name": KEY, "parameters": {KEY: KEY}}]},
+        "tool's type": {"tools": [{"type": KEY}]},
+        "tool choice": {"tool_choice": {"type": "function", "name": KEY}},
+        "effort": {"reasoning": {"effort": KEY, "summary": KEY}},
+        "format": {"text": {"format": {"type": KEY}, "verbosity": KEY}},
+        "tier": {"service_tier": KEY, "truncation": KEY},
+        "conversation": {"previous_response_id": KEY, "conversation": KEY},
+        "call": {"input": [{"type": "function_call_output", "call_id": KEY, "output": PROMPT}]},
+    },
+}
+"""The same in other APIs."""
+
 RAW = {
     "query": f"POST {CHAT}?api_key={KEY} HTTP/1.1\r\nHost: h\r\n\r\n",
     "path": f"POST {CHAT}/{KEY} HTTP/1.1\r\nHost: h\r\n\r\n",

@@ -24,6 +24,8 @@ from rig.service_accounts import key_file, pem, rsa_key
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
+PATHS = {"chat": CHAT, "messages": "/v1/messages", "responses": "/v1/responses"}
+PROMPT_FIELDS = {"chat": "messages", "messages": "messages", "responses": "input"}
 
 
 def canary(name: str, chars: int = 40) -> str:
@@ -132,6 +134,7 @@ class Scene:
         *,
         always: bool = False,
         said: Set[str] = frozenset(),
+        api: str = "chat",
         **body: Any,
     ) -> httpx.Response:
         """Make a call and search all of it. ``said`` are the secrets in its ``body``, without that of the prompt.
@@ -140,10 +143,15 @@ class Scene:
         """
         name, shows = leak or ("healthy", None)
         self.prepare(shows, always=always)
-        named = {"messages": MESSAGES} | ({"model": slug} if slug else {}) | body
-        answer = self.client.post(CHAT, json=named, headers={"Authorization": f"Bearer {KEYS[client]}"})
-        place = f"{client}, {slug}, {name}, {'stream' if body.get('stream') else 'whole'}"
-        self.look(f"{place}: answer", seen_in_answer(answer))
+        named = {PROMPT_FIELDS[api]: MESSAGES} | ({"model": slug} if slug else {}) | body
+        named |= {"max_tokens": 100} if api == "messages" else {}
+        headers = {"Authorization": f"Bearer {KEYS[client]}"}
+        headers |= {"X-Api-Key": KEYS[client]} if api == "messages" else {}
+        answer = self.client.post(PATHS[api], json=named, headers=headers)
+        place = f"{api}, {client}, {slug}, {name}, {'stream' if body.get('stream') else 'whole'}"
+        # A response has the settings that its client sent.
+        echoed = said if api == "responses" and answer.is_success else frozenset()
+        self.look(f"{place}: answer", seen_in_answer(answer), echoed)
         self.took = [
             (called, self._look_at(place, called, request, said).removesuffix("'s other"))
             for called, upstream in self.providers.items()
@@ -190,7 +198,8 @@ def healthy(dialect: str) -> Callable[[Received], Script]:
 
     def answer(request: Received) -> Script:
         streams = "stream" in request.target if dialect == "gemini" else request.json().get("stream")
-        return sse(STREAMED[dialect]) if streams else whole(WHOLE[dialect])
+        shape = "responses" if request.target.endswith("/responses") else dialect
+        return sse(STREAMED[shape]) if streams else whole(WHOLE[shape])
 
     return answer
 
@@ -246,7 +255,8 @@ def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Pat
             "DELTA": provider(at["DELTA"], platform_key=f"file:{secrets / 'account'}", **account),
             "EPSILON": provider(at["DELTA"], platform_key=f"file:{secrets / 'refused'}", **account),
         },
-        "models": {name.lower(): model(provider=name) for name in (*DIALECTS, "EPSILON")},
+        "models": {name.lower(): model(provider=name) for name in (*DIALECTS, "EPSILON")}
+        | {"alpha-responses": model(provider="ALPHA", dialect="responses")},
         "workspaces": {
             "solo": _with_ended_secrets(
                 workspace(("solo", KEYS["solo"], True), ("ended", KEYS["ended"], True))

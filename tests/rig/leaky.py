@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rig import native_responses
 from rig.scripts import (
     DONE,
     USAGE,
@@ -38,7 +39,14 @@ _CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "argument
 _TOOL_USE = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": "b"}}
 _ANTHROPIC_USAGE = {"input_tokens": 9, "output_tokens": 2, "service_tier": "standard"}
 
+_RESPONSE = native_responses.response(
+    native_responses.reasoning("hm"),
+    native_responses.message("hi"),
+    native_responses.function_call("f", {"a": "b"}),
+)
+
 WHOLE: Mapping[str, dict[str, Any]] = {
+    "responses": _RESPONSE,
     "openai": completion(
         "hello",
         choices=[
@@ -98,6 +106,7 @@ WHOLE: Mapping[str, dict[str, Any]] = {
 }
 
 STREAMED: Mapping[str, list[dict[str, Any]]] = {
+    "responses": native_responses.events(_RESPONSE, pieces=1),
     "openai": [
         chunk("hi", role="assistant") | {"system_fingerprint": "fp_1"},
         chunk(tool_calls=[{"index": 0, **_CALL}]),

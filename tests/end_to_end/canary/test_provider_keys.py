@@ -80,6 +80,24 @@ def test_a_key_that_its_provider_repeats_is_masked(scene: Scene, slug: str) -> N
             assert len(scene.took) == 1
 
 
+@sampled(every=3)
+@pytest.mark.parametrize(
+    ("api", "slug", "dialect"),
+    [
+        *(("responses", "beta", "anthropic"), ("messages", "alpha", "openai")),
+        *(("messages", "alpha-responses", "responses"), ("messages", "beta", "anthropic")),
+        *(("responses", "alpha-responses", "responses"), ("responses", "gamma", "gemini")),
+    ],
+)
+def test_a_key_that_its_provider_repeats_is_masked_in_each_api(
+    scene: Scene, api: str, slug: str, dialect: str
+) -> None:
+    for name, leak in leaks_of(dialect).items():
+        for client, stream in (("solo", name.startswith("stream")), ("own", not name.startswith("stream"))):
+            scene.call(client, slug, (name, leak), api=api, stream=stream)
+            assert len(scene.took) == 1
+
+
 def test_an_access_token_that_its_provider_repeats_is_masked(scene: Scene) -> None:
     for name, leak in {**leaks_of_answers("openai"), **FAILING}.items():
         scene.call("solo", "delta", (name, leak), stream=name.startswith("stream"))

@@ -189,6 +189,16 @@ def test_a_key_in_pieces_is_masked_in_every_dialect(dialect: str) -> None:
     assert sent.endswith(DONE)
 
 
+@pytest.mark.parametrize("name", ["text", "summary", "signature", "data"])
+def test_a_key_in_pieces_of_a_reasoning_detail_is_masked(name: str) -> None:
+    reader = reader_of()
+    pieces = [{"type": "reasoning.text", "index": 0, name: piece} for piece in (KEY[:9], KEY[9:], "x")]
+    sent = b"".join([reader.feed(event(chunk(reasoning_details=[piece]))) for piece in pieces])
+    deltas = [choice["delta"] for made in payloads(sent) for choice in made["choices"]]
+    details = [one for delta in deltas for one in delta.get("reasoning_details", ())]
+    assert "".join(one.get(name, "") for one in details) == "***x"
+
+
 def test_the_number_of_followed_texts_is_bounded() -> None:
     chunks = ChatChunks(SOURCE)
     reader = StreamedAnswerReader(chunks, SOURCE)
