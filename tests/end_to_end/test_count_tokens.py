@@ -120,6 +120,7 @@ def test_what_an_answer_would_be_refused_for(
         f"{counting.url}/v1/messages/count_tokens",
         json={"model": "claude"} | asked,
         headers={"x-api-key": counting.key},
+        timeout=BOUND_S,
         trust_env=False,
     )
     assert (answer.status_code, answer.json()["error"]["type"]) == (status, "invalid_request_error")
@@ -142,7 +143,7 @@ def test_a_field_that_a_budget_requires_is_named_in_the_words_of_the_api(sdk: An
 
 @pytest.mark.parametrize("path", ["/", "/api/hello"])
 def test_an_agent_finds_the_gateway_before_its_first_call(counting: Gateway, path: str):
-    answer = httpx.head(f"{counting.url}{path}", trust_env=False)
+    answer = httpx.head(f"{counting.url}{path}", timeout=BOUND_S, trust_env=False)
     assert (answer.status_code, answer.content) == (200, b"")
     assert answer.headers["x-request-id"]
-    assert httpx.get(f"{counting.url}{path}", trust_env=False).status_code == 404
+    assert httpx.get(f"{counting.url}{path}", timeout=BOUND_S, trust_env=False).status_code == 404

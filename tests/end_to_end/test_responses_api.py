@@ -222,7 +222,7 @@ def test_stored_responses_are_not_there(sdk: OpenAI, gateway: Gateway) -> None:
     for ask_for in (sdk.responses.retrieve, sdk.responses.delete, sdk.responses.cancel):
         with pytest.raises(openai.NotFoundError, match="not stored here"):
             ask_for("resp_1")
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(timeout=BOUND_S, trust_env=False) as client:
         answer = client.get(f"{gateway.url}/v1/responses")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert answer.json()["error"]["code"] == "method_not_allowed"
