@@ -41,9 +41,10 @@ def recorded_files(*apis: str) -> list[str]:
     return found
 
 
-def read_recorded_file(name: str) -> list[dict[str, Any]]:
-    """Return the recorded exchanges of one file."""
-    return [json.loads(line) for line in (Path(FOLDER) / name).read_text("utf-8").split("\n") if line]
+def read_recorded_file(name: str, every: int = 1) -> list[dict[str, Any]]:
+    """Return the recorded exchanges of one file, or one of so many, the first among them."""
+    lines = [line for line in (Path(FOLDER) / name).read_text("utf-8").split("\n") if line]
+    return [json.loads(line) for line in lines[::every]]
 
 
 @cache

@@ -5,6 +5,7 @@ A process takes the next file when it is done with one. So the longest files com
 
 import gc
 from collections.abc import Generator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,8 +88,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def groups_of(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
     """Return the items that one process runs one after another: those of a file, of a folder of ``TOGETHER``, or of
     ``WAITING``."""
+    group_of = cache(_group_of)  # Some thousand items have the same path.
     groups: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        folder = next((folder for folder in TOGETHER if folder in item.path.parents), item.path)
-        groups.setdefault(WAITING[0] if item.path in WAITING else folder, []).append(item)
+        groups.setdefault(group_of(item.path), []).append(item)
     return list(groups.values())
+
+
+def _group_of(path: Path) -> Path:
+    return WAITING[0] if path in WAITING else next((one for one in TOGETHER if one in path.parents), path)

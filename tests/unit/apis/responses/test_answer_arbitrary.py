@@ -47,7 +47,7 @@ def check(sample: Sample, pieces: list[bytes]) -> None:
 def test_each_value_at_each_place_is_written(name: str) -> None:
     sample = SAMPLES[name]
     check(sample, sample.encode())
-    for place in sample.places():
+    for place in [*sample.places()][:: sized(4, 1)]:
         for number, pieces in enumerate(sample.variants(place, VALUES)):
             try:
                 check(sample, pieces)

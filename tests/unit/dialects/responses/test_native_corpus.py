@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from rig.corpus import FOLDER, needs_corpus, read_recorded_file, recorded_files
-from rig.large import sized
+from rig.large import large, sized
+from rig.recorded_chat_answers import relay
 
 from addon.answers.context import AnswerContext
-from addon.answers.reader import AnswerReader
 from addon.dialects.responses import native
 from policies.family import Family
 from policies.plausible_usage import NOT_A_COUNT
@@ -23,12 +23,6 @@ each_file = pytest.mark.parametrize(
     if FOLDER
     else [pytest.param("", marks=needs_corpus, id="no-recordings")],
 )
-
-
-def relay(reader: AnswerReader, text: str, size: int = 700) -> bytes:
-    body = text.encode()
-    pieces = [body[at : at + size] for at in range(0, len(body), size)]
-    return b"".join([*map(reader.feed, pieces), reader.finish()])
 
 
 def is_no_answer(record: dict[str, Any]) -> bool:
@@ -63,10 +57,11 @@ def _named(event: str) -> str:
     return re.sub(r'("model": ?)' + re.escape(model), rf'\g<1>"{SLUG}"', event.strip("\n"))
 
 
+@large
 @each_file
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_recorded_answer_keeps_its_bytes_but_for_the_model(name: str, stream: bool):
-    for record in read_recorded_file(name)[::SAMPLE]:
+    for record in read_recorded_file(name, SAMPLE):
         if record["stream"] is not stream or is_no_answer(record):
             continue
         try:
