@@ -120,14 +120,10 @@ class Model:
 
     def place_at(self, provider: str, upstream_model_id: str | None = None) -> "Model | None":
         """Return the first place at a provider, of this id if one is given, None where there is none."""
-        return next(
-            (
-                place
-                for place in self.places
-                if place.provider.name == provider and upstream_model_id in (None, place.upstream_model_id)
-            ),
-            None,
-        )
+        for place in self.places:
+            if place.provider.name == provider and upstream_model_id in (None, place.upstream_model_id):
+                return place
+        return None
 
     @property
     def place(self) -> str:

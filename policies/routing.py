@@ -27,6 +27,7 @@ from policies.provider import Provider
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.route import Route, Target
+from policies.route_refusals import LISTED, inactive_model, no_route, refused_name, to_enable
 from policies.routing_rules import Heuristic
 
 # As long as a slug may be. An id may have several path segments, but none that changes the path of a URL.
@@ -36,7 +37,6 @@ PINNED: Final = "pinned"
 TIER_1: Final = "byok_tier1"
 CUSTOM: Final = "custom_model"
 CATALOG_ALIAS: Final = "catalog_alias"
-_LISTED: Final = "GET /v1/models lists them"
 _WELL_FORMED: Final = (
     "The name of a model outside the catalog has at most 200 characters of printable ASCII, "
     "without spaces, quotes, backslashes and empty, '.' or '..' segments."
@@ -74,9 +74,9 @@ def choose_route(
         or _by_default(workspace, models)
     )
     if choice is None:
-        raise _no_route(request.model)
+        raise no_route(request.model)
     if not choice.model.active:
-        raise _inactive(choice.model.slug, choice.named_in)
+        raise inactive_model(choice.model.slug, choice.named_in)
     own = _targets(choice, workspace)
     longer = list_long_prompt_targets(own[0], workspace, models)
     then = choose_fallback(own[0], workspace, models)
@@ -125,7 +125,7 @@ def _by_name(
     if provider := _provider_named(name, providers):
         return _Choice(_custom_model(name, provider, workspace), CUSTOM)
     if any(byok.routing for byok in workspace.byok.values()):
-        raise _no_route(name)
+        raise no_route(name)
     return None
 
 
@@ -196,22 +196,22 @@ def _named(slug: str, models: Mapping[str, Model], decided_by: str, named_in: st
     """
     if model := models.get(slug):
         return _Choice(model, decided_by, named_in)
-    raise _inactive(slug, named_in)
+    raise inactive_model(slug, named_in)
 
 
 def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
     """Return a model outside the catalog, at a provider that the workspace has its own key for."""
     if provider.auth == "none" or provider.builtin:
-        raise _refused(
-            f"{provider.name} takes no customer's key, so it serves models of the catalog only: {_LISTED}."
+        raise refused_name(
+            f"{provider.name} takes no customer's key, so it serves models of the catalog only: {LISTED}."
         )
     if workspace.routed_key(provider) is None:
-        raise _refused(
+        raise refused_name(
             f"A model of {provider.name} outside the catalog needs your own {provider.name} key: "
-            f"{_to_enable(workspace, provider)}, or name a model of the catalog ({_LISTED})."
+            f"{to_enable(workspace, provider)}, or name a model of the catalog ({LISTED})."
         )
     if not _CUSTOM_NAME.fullmatch(name):
-        raise _refused(_WELL_FORMED)
+        raise refused_name(_WELL_FORMED)
     return Model(
         slug=name,
         provider=provider,
@@ -260,22 +260,16 @@ def _raise_no_platform_key(choice: _Choice, workspace: Workspace) -> NoReturn:
     raise Refusal(
         "invalid_state",
         f"{why}: set the key of [{provider.name}] in providers.toml, "
-        f"{_to_enable(workspace, provider)}{_or_elsewhere(choice)}.",
+        f"{to_enable(workspace, provider)}{_or_elsewhere(choice)}.",
     )
 
 
 def _own_key_needed(choice: _Choice, workspace: Workspace, why: str) -> Refusal:
-    message = f"{why}: {_to_enable(workspace, choice.model.provider)}{_or_elsewhere(choice)}."
+    message = f"{why}: {to_enable(workspace, choice.model.provider)}{_or_elsewhere(choice)}."
     return Refusal("byok_required", message, _param(choice))
 
 
 # --- messages ----------------------------------------------------------------------------------------------
-
-
-def _to_enable(workspace: Workspace, provider: Provider) -> str:
-    if provider.name in workspace.byok:
-        return f"set 'routing = true' in [byok.{provider.name}] of the workspace's file"
-    return f"add [byok.{provider.name}] with 'routing = true' to the workspace's file"
 
 
 def _or_elsewhere(choice: _Choice) -> str:
@@ -284,19 +278,3 @@ def _or_elsewhere(choice: _Choice) -> str:
 
 def _param(choice: _Choice) -> str | None:
     return None if choice.named_in else "model"
-
-
-def _inactive(slug: str, named_in: str | None) -> Refusal:
-    remedy = f"change {named_in} of the workspace's file" if named_in else "name another model"
-    message = f"No active model is configured for '{slug}': {remedy} ({_LISTED})."
-    return Refusal("invalid_state", message, None if named_in else "model")
-
-
-def _no_route(name: str | None) -> Refusal:
-    if name is None:
-        return _refused("Name a model: nothing in the workspace's file chooses one for this request.")
-    return _refused(f"No model of that name is in the catalog: {_LISTED}.")
-
-
-def _refused(message: str) -> Refusal:
-    return Refusal("bad_request", message, "model")

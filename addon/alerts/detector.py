@@ -6,19 +6,19 @@ changed. No call waits for it or does anything for it.
 """
 
 import asyncio
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from addon.alerts import events
 from addon.alerts.fleet_files import FleetFiles
 from addon.alerts.found_events import FoundEvents
 from addon.alerts.ledger_thread import LedgerThread
+from addon.alerts.rescues import Rescues
 from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
 from addon.store.money.alerts import (
-    Rescue,
     last_row,
     read_fallbacks,
     read_marks,
@@ -30,7 +30,6 @@ from addon.store.protocol import Store
 from addon.telemetry.metrics import Metrics
 from policies.alert_rules import (
     RESCUE_WINDOW_S,
-    RESCUED_CALLS,
     Budget,
     Mark,
     find_crossed,
@@ -48,14 +47,6 @@ _BATCH: Final = 20
 """How many workspaces are read before calls get a turn of the event loop."""
 
 
-class _Window(NamedTuple):
-    """Rescued calls at one moment."""
-
-    at_s: float
-    calls: int
-    retail_nanousd: int
-
-
 class Detector:
     """Finds events in the one process that leads. It knows all marks, because only it writes them."""
 
@@ -67,7 +58,7 @@ class Detector:
         self._fleet_files = FleetFiles(ledger, clock)
         self._marks: dict[str, str] | None = None
         self._last_row = 0
-        self._rescues: defaultdict[tuple[str, str], deque[_Window]] = defaultdict(deque)
+        self._rescues = Rescues(clock)
         self._settings: Settings | None = None
         self._full_look_s = float("-inf")
 
@@ -104,7 +95,7 @@ class Detector:
     def forget(self) -> None:
         """Forget all, because another process may lead now, and write marks."""
         self._marks, self._settings = None, None
-        self._rescues.clear()
+        self._rescues.forget()
         self._fleet_files.forget()
         self.reread_all_counters()
 
@@ -121,7 +112,7 @@ class Detector:
         self._marks = await self._ledger.read(read_marks)
         # Nothing can fail from here on, so no row is counted twice.
         self._last_row = last
-        self._add_rescues(fallbacks)
+        self._rescues.add(fallbacks)
 
     # Facts of this process.
 
@@ -170,8 +161,8 @@ class Detector:
         new = await self._ledger.read(read_new_rows, self._ledger.newest_row, self._last_row)
         # The next look reads later rows only, also if this one fails. It then looks at all budgets.
         self._last_row = new.last
-        self._add_rescues(new.fallbacks)
-        self._find_rescues(found, settings, now)
+        self._rescues.add(new.fallbacks)
+        self._rescues.find(found, self._known, settings, now)
         now_s = self._clock.monotonic_s()
         changed = _find_changed(self._settings, settings)
         if changed is None or now_s - self._full_look_s >= FULL_LOOK_S:
@@ -182,30 +173,6 @@ class Detector:
             self._find_key_ends(found, changed, now)
             callers = {(one.id, key_id) for one in changed for key_id in ("", *(key.id for key in one.keys))}
             await self._find_budgets(found, settings, new.callers | callers, now)
-
-    def _add_rescues(self, fallbacks: Iterable[Rescue]) -> None:
-        now_s = self._clock.monotonic_s()
-        for one in fallbacks:
-            self._rescues[one.workspace, one.provider].append(_Window(now_s, one.calls, one.retail_nanousd))
-
-    def _find_rescues(self, found: FoundEvents, settings: Settings, now: datetime) -> None:
-        from_s, day = self._clock.monotonic_s() - RESCUE_WINDOW_S, now.date().isoformat()
-        for (name, provider), window in list(self._rescues.items()):
-            while window and window[0].at_s < from_s:
-                window.popleft()
-            if not window:
-                del self._rescues[name, provider]
-                continue
-            calls = sum(one.calls for one in window)
-            mark = f"rescue {name} {provider}"
-            if calls <= RESCUED_CALLS or self._known.get(mark) == day:
-                continue
-            workspace, served = settings.workspaces.get(name), settings.providers.get(provider)
-            # A fallback with a platform key, of a workspace with a key of its own for this provider: the Safety Net.
-            if workspace and served and workspace.routed_key(served):
-                rescue = Rescue(name, provider, calls, sum(one.retail_nanousd for one in window))
-                found.events.append(events.safety_net_carries(rescue, day, now))
-                found.marks[mark] = day
 
     def _find_key_ends(self, found: FoundEvents, workspaces: Iterable[Workspace], now: datetime) -> None:
         for workspace in workspaces:

@@ -29,6 +29,7 @@ from addon.calls.settlement import (
     read_plausible_usage,
 )
 from addon.runtime.clock import Clock
+from addon.runtime.tasks import wait_at_most
 from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
 from addon.telemetry.logs import (
@@ -168,7 +169,7 @@ class InFlightCalls:
         try:
             writing = self.spawn(self._write_row(call, now_s))
             if not writing.done():
-                await _wait_at_most(writing, LAST_BYTES_TIMEOUT_S)
+                await wait_at_most(writing, LAST_BYTES_TIMEOUT_S)
         finally:
             # The caller sends the last bytes first, so that a drain does not end before they are sent.
             asyncio.get_running_loop().call_soon(self._finish, call, now_s)
@@ -285,21 +286,3 @@ class InFlightCalls:
             self.spawn(ending)
         if not self.calls:
             self.idle.set()
-
-
-async def _wait_at_most(task: asyncio.Task[Any], timeout_s: float) -> None:
-    """Wait for ``task``. As ``asyncio.wait`` of one task, with a third of its steps."""
-    loop = asyncio.get_running_loop()
-    waiter = loop.create_future()
-
-    def wake(_: object = None) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    timer = loop.call_later(timeout_s, wake)
-    task.add_done_callback(wake)
-    try:
-        await waiter
-    finally:
-        timer.cancel()
-        task.remove_done_callback(wake)

@@ -13,18 +13,16 @@ import logging
 import os
 import sys
 from contextlib import nullcontext
-from datetime import UTC, datetime
-from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _quote
 from typing import IO, Final, Literal
 
+from addon.telemetry.call_line import format_call_line
 from addon.telemetry.log_format import OURS, QUIET, WHOLE_BYTES, JsonFormatter, fit, is_ours
 from addon.telemetry.log_queue import LogQueue
 from addon.telemetry.log_text import format_line
 from addon.text.errors import ErrorAnswer
 from addon.text.masking import mask_credentials
 from policies.exchange import Exchange
-from policies.utc_time import format_utc
 
 type LogFormat = Literal["auto", "json", "text"]
 """``"auto"`` means text on a terminal, and JSON elsewhere."""
@@ -36,14 +34,6 @@ MAX_PATH_CHARS: Final = 256
 
 _HEAD_FIELDS = frozenset({"time", "level", "logger", "message"})
 _root, _ours, _calls = logging.getLogger(), logging.getLogger(OURS), logging.getLogger(f"{OURS}.call")
-_CALL_LINE = (
-    '{"time": "%s", "level": "info", "logger": "tollgate.call", "message": "%s"%s, "id": %s, "workspace": %s, '
-    '"key_id": %s, "api": "%s", "slug": %s, "provider": %s, "deployment": %s, "mode": %s, "platform_key": %s, '
-    '"decided_by": %s, "attempts": %s, "attempt_ends": %s, "resends": %s, "fallback": %s, "status": %s, '
-    '"error_code": %s, "stream": %s, "finish_reason": %s, "prompt_tokens": %s, "completion_tokens": %s, '
-    '"first_byte_ms": %s, "duration_ms": %s, "client_request_id": %s, "trace_id": %s, "parent_span_id": %s, '
-    '"span_id": %s, "event": "%s"}'
-)
 
 
 class _Stream:
@@ -188,14 +178,14 @@ def log_call(
             _ours.handlers or _calls.handlers or _calls.filters or _calls.disabled
         ):
             first = handler.worker_field + (_format_request_line(*request_line) if request_line else "")
-            line = _format_call(exchange, now_s, event, first)
+            line = format_call_line(exchange, now_s, event, first)
             line = line if len(line) < WHOLE_BYTES else fit(json.loads(line))
             if handler.is_text:
                 line = handler.shape(line)
             handler.add(line.encode() + b"\n")
         case _:
             first = _format_request_line(*request_line) if request_line else ""
-            _log_to_others(_format_call(exchange, now_s, event, first), event)
+            _log_to_others(format_call_line(exchange, now_s, event, first), event)
 
 
 def _format_request_line(method: str, path: str) -> str:
@@ -251,67 +241,3 @@ def _log_to_others(line: str, event: str) -> None:
         (name, value) for name, value in json.loads(line).items() if name not in _HEAD_FIELDS
     )
     _calls.handle(record)
-
-
-def _format_call(exchange: Exchange, now_s: float, event: str, first_fields: str) -> str:
-    """Return the line of a call, as ``JsonFormatter`` makes it of the same fields, in a tenth of its time.
-
-    Never add a body, a header or a key.
-    """
-    workspace, key, route, usage = exchange.workspace, exchange.key, exchange.route, exchange.usage
-    target = exchange.target if route else None
-    started_s, first_byte_s = exchange.started_s, exchange.first_byte_s
-    trace, client_request_id = exchange.trace, exchange.client_request_id
-    span_id = exchange.span_id if trace else None
-    return _CALL_LINE % (
-        format_utc(datetime.now(UTC)),
-        event,
-        first_fields,
-        _quote(exchange.id),
-        _show(workspace.id if workspace else None),
-        _show(key.id if key else None),
-        exchange.api,
-        _show(target.model.slug if target else None),
-        _show(target.model.provider.name if target else None),
-        _show(target.model.deployment if target else None),
-        _show(target.mode if target else None),
-        "null" if target is None or target.platform_key is None else target.platform_key,
-        _show(route.decided_by if route else None),
-        exchange.attempts,
-        "null" if exchange.attempts < 2 else _format_attempts(exchange),
-        exchange.resends,
-        "true" if target and target.is_fallback and exchange.was_served_by_fallback else "false",
-        "null" if exchange.status is None else exchange.status,
-        _show(exchange.error_code),
-        "true" if exchange.stream else "false",
-        _show(exchange.finish_reason),
-        "null" if usage.prompt_tokens is None else usage.prompt_tokens,
-        "null" if usage.completion_tokens is None else usage.completion_tokens,
-        "null" if first_byte_s is None else round((first_byte_s - started_s) * 1000, 3),
-        round((now_s - started_s) * 1000, 3),
-        # Each call has its own ids, so they are not kept by ``_show``.
-        "null" if client_request_id is None else _quote(mask_credentials(client_request_id)),
-        f'"{trace.trace_id}"' if trace else "null",
-        f'"{trace.parent_span_id}"' if trace else "null",
-        f'"{span_id}"' if span_id else "null",
-        event,
-    )
-
-
-def _format_attempts(exchange: Exchange) -> str:
-    shown = [
-        {
-            "place": mask_credentials(end.deployment),
-            "platform_key": end.platform_key,
-            "status": end.status,
-            "duration_ms": end.duration_ms,
-        }
-        for end in exchange.attempt_ends
-    ]
-    return json.dumps(shown)
-
-
-@lru_cache(maxsize=4096)
-def _show(text: str | None) -> str:
-    """Return a text as JSON, without a credential. Most calls have the texts of earlier ones."""
-    return "null" if text is None else _quote(mask_credentials(text))

@@ -6,7 +6,7 @@ A single process keeps the numbers in memory. Several workers write them to file
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import nan
 from operator import attrgetter
@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 
+from addon.telemetry.call_cells import TOKEN_KINDS, CallCells, CallTable
 from addon.telemetry.metric_cells import CellFile, CellMemory, Cells
 from addon.telemetry.metric_families import (
     CALL_BUCKETS_S,
@@ -56,8 +57,7 @@ _BUDGET_GAUGES = {
     "wallet": "tollgate_workspace_wallet_usd",
     "monthly_spend_cap": "tollgate_workspace_month_usd",
 }
-_TOKEN_KINDS = ("prompt", "cached", "cache_write", "completion", "reasoning")
-_token_counts = attrgetter(*(f"{kind}_tokens" for kind in _TOKEN_KINDS))
+_token_counts = attrgetter(*(f"{kind}_tokens" for kind in TOKEN_KINDS))
 
 
 class _Metric(dict[tuple[str, ...], Cells]):
@@ -73,33 +73,11 @@ class _Metric(dict[tuple[str, ...], Cells]):
         return cells
 
 
-class _CallCells(NamedTuple):
-    """The cells that a call adds to. ``tokens`` are in the order of ``_TOKEN_KINDS``."""
-
-    calls: Cells
-    tokens: tuple[Cells, ...]
-    wholesale: Cells
-    retail: Cells
-    seconds: Cells
-
-
 class StoreCells(NamedTuple):
     """The cells of one operation of the store. ``seconds`` has the buckets ``STORE_BUCKETS_S``."""
 
     seconds: Cells
     errors: Cells
-
-
-class _CallTable(dict[tuple[str, str, str, int | None, bool], _CallCells]):
-    """The cells of calls by model, provider, mode, status and whether they stream. The catalog bounds the table."""
-
-    def __init__(self, make: Callable[[str, str, str, int | None, bool], _CallCells]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, call: tuple[str, str, str, int | None, bool]) -> _CallCells:
-        cells = self[call] = self._make(*call)
-        return cells
 
 
 class Metrics:
@@ -109,7 +87,7 @@ class Metrics:
         folder = os.environ.get(FOLDER_VARIABLE)
         memory = CellFile(Path(folder) / f"metrics_{os.getpid()}.db") if folder else CellMemory()
         self._metrics = {name: _Metric(family, memory) for name, family in FAMILIES.items()}
-        self._calls = _CallTable(self._call_cells)
+        self._calls = CallTable(self._call_cells)
         self._begin_known_series()
         self._begin_process(version)
         self.registry = CollectorRegistry()
@@ -163,10 +141,10 @@ class Metrics:
 
     def _call_cells(
         self, model: str, provider: str, mode: str, status: int | None, stream: bool
-    ) -> _CallCells:
-        return _CallCells(
+    ) -> CallCells:
+        return CallCells(
             self._cells("tollgate_calls", model, provider, mode, str(status)),
-            tuple(self._cells("tollgate_tokens", kind, model) for kind in _TOKEN_KINDS),
+            tuple(self._cells("tollgate_tokens", kind, model) for kind in TOKEN_KINDS),
             self._cells("tollgate_cost_usd", "wholesale", model, mode),
             self._cells("tollgate_cost_usd", "retail", model, mode),
             self._cells("tollgate_call_seconds", provider, "true" if stream else "false"),

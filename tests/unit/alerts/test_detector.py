@@ -76,7 +76,7 @@ async def test_each_rescued_call_counts_once(tmp_path: Path, failing_step: int) 
             detector.reread_all_counters()
     with closing(sqlite3.connect(database)) as connection:
         [(recorded,)] = connection.execute("SELECT count(*) FROM usage").fetchall()
-    counted = sum(one.calls for windows in detector._rescues.values() for one in windows)
+    counted = sum(one.calls for windows in detector._rescues._windows.values() for one in windows)
     await ledger.close()
     await store.close()
     assert (counted, failed) == (recorded, int(failing_step > 0))
