@@ -131,6 +131,7 @@ models:
     capabilities: [tool_use]
 """
         },
+        forgets=frozenset({"chat", "responses", "gemini"}),
     )
 
 
