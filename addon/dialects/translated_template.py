@@ -20,7 +20,7 @@ from addon.text.json_encode import encode_json
 
 _READ_MEMBER = re.compile(rb'"(?:text|thinking|partial_json|input|delta)":[ ]?"')
 _MADE_MEMBER = re.compile(rb'"(?:content|reasoning_content|arguments|text)":[ ]?"')
-_SLOT = re.compile(rb'"obfuscation":[ ]?"|"sequence_number":[ ]?|(?<=\})(?=[ ]++\}\n\n\Z)')
+_SLOT = re.compile(rb'"obfuscation":[ ]?"|"sequence_number":[ ]?')
 _PADDING = re.compile(rb"[A-Za-z0-9]*+")
 _NUMBER = re.compile(rb"[0-9]++")
 _BLANKS = re.compile(rb"[ ]*+")
@@ -85,14 +85,24 @@ def _match(events: bytes, at: int, slots: Slots) -> int:
 def _slotted(text: bytes) -> tuple[bytes, Slots]:
     """Return the bytes of ``text`` up to the first slot, and the slots."""
     pieces, fillings, at = [], [], 0
-    for slot in _SLOT.finditer(text):
-        filling = (_PADDING if slot[0].endswith(b'"') else _NUMBER) if slot[0] else _BLANKS
-        if found := filling.match(text, slot.end()):
-            pieces.append(text[at : slot.end()])
+    places = [(slot.end(), _PADDING if slot[0].endswith(b'"') else _NUMBER) for slot in _SLOT.finditer(text)]
+    if (blanks_at := _find_blanks(text)) is not None:
+        places.append((blanks_at, _BLANKS))
+    for begin, filling in places:
+        if found := filling.match(text, begin):
+            pieces.append(text[at:begin])
             fillings.append(filling)
             at = found.end()
     first, *others = [*pieces, text[at:]]
     return first, tuple(zip(fillings, others, strict=True))
+
+
+def _find_blanks(text: bytes) -> int | None:
+    """Return where blanks begin between the last two brackets of an event, None where there are none."""
+    if not text.endswith(b" }\n\n"):
+        return None
+    closed = text[:-3].rstrip(b" ")
+    return len(closed) if closed.endswith(b"}") else None
 
 
 def translated_template(

@@ -11,6 +11,7 @@ from rig.large import large_only
 from rig.slow_expressions import faults_of, hostile_openings, hostile_units
 
 from addon.console.pages import PAGES
+from addon.dialects.anthropic.native_template import _rest
 from addon.text.masking import _escaped_pattern
 
 CHARS = 2_000
@@ -25,6 +26,7 @@ MADE = {
     "addon.settings.value_types.check": None,
     # ``PATHS``.
     "addon.console.pages.matches": None,
+    "addon.dialects.anthropic.native_template._rest": Expression("_rest", _rest(b'","index":0'), False),
     "addon.edits.hidden_values._marker": Expression(
         "_marker", re.compile(r"\(unchanged-* ([0-9]{1,6})\)"), True
     ),

@@ -17,7 +17,6 @@ from addon.answers.stream_chunks import Event
 from addon.dialects.anthropic.native_events import TEXTS
 
 _MEMBER: Final = re.compile(rb'"(?:text|thinking|partial_json)":[ ]?"')
-_END: Final = re.compile(rb"[ ]*+\}[ ]*+\n\n\Z")
 
 
 class NativeTemplate(Struct, frozen=True):
@@ -57,11 +56,19 @@ def native_template(
     if not is_plain or text is None or not text[1] or delta["type"] not in TEXTS:
         return None
     before, after = event.text[: text.start(1)], event.text[text.end() :]
-    end = _END.search(after)
+    rest = _without_end(after)
     # A name with a backslash could be another name of the text.
-    if end is None or b"\\" in before or b"\\" in after or _decoded(text[1]) != delta[TEXTS[delta["type"]]]:
+    if rest is None or b"\\" in before or b"\\" in after or _decoded(text[1]) != delta[TEXTS[delta["type"]]]:
         return None
-    return NativeTemplate(before, _rest(after[: end.start()]), is_clear, is_counted)
+    return NativeTemplate(before, _rest(rest), is_clear, is_counted)
+
+
+def _without_end(after: bytes) -> bytes | None:
+    """Return ``after`` without the last brace of the event and the blanks around it, None for another end."""
+    if not after.endswith(b"\n\n"):
+        return None
+    closed = after[:-2].rstrip(b" ")
+    return closed[:-1].rstrip(b" ") if closed.endswith(b"}") else None
 
 
 @lru_cache(maxsize=64)

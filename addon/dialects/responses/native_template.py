@@ -6,7 +6,8 @@ length.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -17,18 +18,24 @@ from addon.text.json_edits import members
 
 _PADDING: Final = re.compile(rb"[A-Za-z0-9+/=]*+")
 _NUMBER: Final = re.compile(rb"(?:0|[1-9][0-9]{0,15}+)")
-_VARIABLE: Final = ("delta", "obfuscation", "sequence_number")
+
+type Match = Callable[[bytes, int], re.Match[bytes] | None]
+
+_MATCHES: Final[Mapping[str, Match]] = MappingProxyType(
+    {"delta": TEXT.match, "obfuscation": _PADDING.match, "sequence_number": _NUMBER.match}
+)
+"""The members that may differ, each with the function that finds its value."""
 
 
 class DeltaTemplate(Struct, frozen=True):
-    """One delta without what may differ: the bytes before it, and each expression with the bytes that follow it.
+    """One delta without what may differ: the bytes before it, then what matches each of these, with the bytes after it.
 
     ``text_at`` is the place of the text among them. ``is_clear`` is as for ``chunk_template.Template.fill``.
     ``output_index`` is that of its item.
     """
 
     before: bytes
-    slots: tuple[tuple[re.Pattern[bytes], bytes], ...]
+    slots: tuple[tuple[Match, bytes], ...]
     text_at: int
     output_index: int
     is_clear: Callable[[str], bool] | None
@@ -39,8 +46,8 @@ class DeltaTemplate(Struct, frozen=True):
         at, chars, startswith = start, 0, events.startswith
         while startswith(before, at):
             end, shown = at + len(before), b""
-            for place, (pattern, after) in enumerate(slots):
-                if (found := pattern.match(events, end)) is None:
+            for place, (match, after) in enumerate(slots):
+                if (found := match(events, end)) is None:
                     return at, chars
                 end = found.end()
                 if place == text_at:
@@ -65,23 +72,23 @@ def delta_template(
     if event.start < 0:
         return None
     listed = members(event.payload, event.payload.index(b"{"))
-    found = [one for one in listed if one.key in _VARIABLE]
+    found = [one for one in listed if one.key in _MATCHES]
     names = [one.key for one in found]
     if "delta" not in names or len(set(names)) < len(names):
         return None
     pieces: list[bytes] = []
-    patterns: list[re.Pattern[bytes]] = []
+    matches: list[Match] = []
     at, text = 0, event.text
     for one in found:
         start, end = event.start + one.start, event.start + one.end
         if one.key != "sequence_number":  # Without the quotes.
             start, end = start + 1, end - 1
-        pattern = {"delta": TEXT, "obfuscation": _PADDING}.get(one.key, _NUMBER)
-        if pattern is not TEXT and pattern.fullmatch(text, start, end) is None:
+        match = _MATCHES[one.key]
+        if one.key != "delta" and ((filling := match(text, start)) is None or filling.end() != end):
             return None
         pieces.append(text[at:start])
-        patterns.append(pattern)
+        matches.append(match)
         at = end
     pieces.append(text[at:])
-    slots = tuple(zip(patterns, pieces[1:], strict=True))
+    slots = tuple(zip(matches, pieces[1:], strict=True))
     return DeltaTemplate(pieces[0], slots, names.index("delta"), output_index, is_clear)
