@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from addon.answers.bounds import parse_bounded
 from addon.answers.reader import AnswerReader, ReaderWrapper
 from addon.apis.writer import StreamWriter, WriterContext
@@ -12,6 +14,9 @@ type WriteWhole = Callable[[dict[str, Any], Usage | None, WriterContext], bytes]
 """From a whole chat completion, its usage and the facts of the call to the body of the API's answer."""
 
 _DATA: Final = b"data:"
+_CHUNK: Final = b"data: {"
+_CHUNK_START: Final = len(_CHUNK) - 1
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 _DONE: Final = b"[DONE]"
 
 
@@ -39,6 +44,15 @@ class TranslatedStreamReader(ReaderWrapper):
         return self._translate(self.inner.flush_pending())
 
     def _translate(self, events: bytes) -> bytes:
+        if not events:
+            return b""
+        if events.startswith(_CHUNK) and events.find(b"\n\n") == len(events) - 2:  # Nearly every piece.
+            try:
+                chunk = _decode(events[_CHUNK_START:-2])
+            except ValueError:  # ``parse_bounded`` reads more.
+                pass
+            else:
+                return self._writer.write(chunk)
         return b"".join([self._write(event) for event in events.split(b"\n\n") if event])
 
     def _write(self, event: bytes) -> bytes:
