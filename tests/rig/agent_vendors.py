@@ -67,8 +67,10 @@ class AgentVendors:
 
     def _said(self, wire: Wire, body: Any, *, streams: bool) -> Script:
         tools = dict(wire.tools(body))
-        used = body.get("max_tokens", 0) if self.uses_all else USAGE["completion_tokens"]
-        usage = {**USAGE, "completion_tokens": used, "total_tokens": USAGE["prompt_tokens"] + used}
+        usage = USAGE
+        if self.uses_all:
+            prompt, used = len(json.dumps(body)) // 2, body.get("max_tokens", 0)
+            usage = {"prompt_tokens": prompt, "completion_tokens": used, "total_tokens": prompt + used}
         if not tools:
             return wire.write(Turn(0, (), TITLE, USAGE), body, streams)
         with self._lock:
