@@ -65,6 +65,7 @@ def refused_of_twenty(one: Model, wallet_usd: int) -> int:
         names_cap=False,
         service_tier=one.provider.service_tier,
         rare_kinds=(),
+        max_searches=one.max_unasked_searches,
     )
     held: list[int] = []
     for _ in range(20):
