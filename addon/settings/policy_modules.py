@@ -76,6 +76,7 @@ OWN_MODULES: Final = frozenset(
         ),
         *(
             "route",
+            "route_refusals",
             "route_table",
             "routing",
             "routing_rules",
