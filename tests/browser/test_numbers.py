@@ -129,6 +129,7 @@ def test_refusals_are_those_of_usage(page: Tab, used: Gateway) -> None:
             "code": row["code"],
             "workspace": row["workspace"],
             "key_id": row["key_id"],
+            "api": row["api"],
             "count": count(row["count"]),
             "last_hour": within_hour(row["last_hour"]),
         }
