@@ -21,7 +21,7 @@ from rig.workers import TWO, all_serve
 
 pytestmark = large_only
 
-ROUNDS, CALLS = 10, 4
+ROUNDS, CALLS = 3, 4
 """Fewer calls of a workspace than failures that open its circuit."""
 SECOND_IS = {"another-place": "B/b", "the-fallback": "S/s"}
 

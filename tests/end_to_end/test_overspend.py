@@ -25,7 +25,7 @@ from rig.workers import TWO, all_serve
 
 pytestmark = large_only
 
-ROUNDS, CALLS, AT_ONCE = 3, 1_000, 48
+ROUNDS, CALLS, AT_ONCE = 1, 1_000, 48
 USERS = 4
 USER_RPM, USER_TPM = 20, 6_000
 LIMITS_USD = {"wallet": "0.12", "key": "0.12", "month": "0.12", "all": "0.12"}

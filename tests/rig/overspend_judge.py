@@ -76,7 +76,8 @@ def _judge_money(row: _Row, seen: Sequence[Seen], verdict: Verdict) -> Iterator[
     elif row["usage_source"] == "estimated":
         verdict.estimated += 1
         caps = [one.completion_tokens for one in seen if one.place == _place(row)]
-        if not caps or row["completion_tokens"] > max(caps):
+        # A client that leaves at once may take its request away before the place has read it.
+        if row["completion_tokens"] > max(caps, default=0) or not (caps or row["status"] == LEFT):
             yield "an estimate above the cap, or of a place that was not asked"
     elif row["wholesale_nanousd"] or row["retail_nanousd"]:
         yield "costs without counts"
