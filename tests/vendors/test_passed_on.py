@@ -8,8 +8,8 @@ from rig.vendor_matrix import hold
 
 FROM = {
     "ends with the assistant": {"ANTHROPIC", "GOOGLE", "MISTRAL", "BEDROCK"},
-    "user after tool": {"MISTRAL"},
-    "system after tool": {"MISTRAL"},
+    "user after tool": set(),
+    "system after tool": set(),
     "only a system message": {"ZAI"},
     "begins with the assistant": {"BEDROCK"},
     "empty assistant": {"MISTRAL", "MOONSHOT"},
