@@ -8,6 +8,7 @@ from addon.apis.chat.request import ChatRequest
 from addon.apis.writer import WriterContext
 from addon.text.errors import ErrorAnswer
 from addon.text.http_heads import Headers
+from policies.model import Serves
 
 
 class Api(Protocol):
@@ -28,6 +29,10 @@ class Api(Protocol):
     @property
     def ID_FIELDS(self) -> tuple[str, ...]:  # noqa: N802
         """The header fields of an answer that have the id of the call."""
+
+    @property
+    def SERVES(self) -> Serves:  # noqa: N802
+        """Which models take its requests."""
 
     FIELD_NAMES: Mapping[str, str]
     """The chat fields that it calls otherwise."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -20,6 +20,16 @@ from policies.sanitize import Sanitized
 from policies.spend import Hold
 
 NO_QUOTA: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class MadeRequest(NamedTuple):
+    """The request of an attempt, and what became of the client's fields. Each is as for ``UpstreamAttempt``."""
+
+    sanitized: Sanitized
+    request: UpstreamRequest
+    dropped: str | None
+    streams: bool
+    native: NativeDialect | None = None
 
 
 class UpstreamAttempt(Struct):

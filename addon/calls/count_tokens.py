@@ -15,7 +15,7 @@ from addon.apis.messages.parse import parse_messages
 from addon.calls.attempt import origin_of, request_head
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
-from addon.calls.native_attempt import find_hosted_tools
+from addon.calls.native_request import find_hosted_tools
 from addon.calls.request_body import read_request
 from addon.calls.responses import make_json_response
 from addon.calls.settlement import OK

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
-from addon.apis import APIS
 from addon.calls.public_catalog import ListShape
 from addon.calls.unserved_paths import make_not_found
 from addon.text.http_heads import RequestHead
@@ -43,7 +42,7 @@ API_NAMES: Final[Mapping[Endpoint, ApiName]] = MappingProxyType(
 _CATALOG: Final = (Endpoint.MODELS, Endpoint.MODEL)
 METHODS: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
     {
-        **{endpoint: ("POST",) for endpoint, name in API_NAMES.items() if name in APIS},
+        **dict.fromkeys(API_NAMES, ("POST",)),
         **dict.fromkeys(_CATALOG, ("GET", "HEAD")),
         Endpoint.PROBE: ("HEAD",),
     }
@@ -97,9 +96,7 @@ def path_of(head: RequestHead) -> str:
 def api_name_of(head: RequestHead) -> ApiName:
     """Return the name of the API in whose shape errors are answered: that of the path or of the nearest one above."""
     path = f"{path_of(head)}/"
-    return next(
-        (name for one, name in API_NAMES.items() if path.startswith(f"{one.value}/") and name in APIS), "chat"
-    )
+    return next((name for one, name in API_NAMES.items() if path.startswith(f"{one.value}/")), "chat")
 
 
 def slug_in_path(head: RequestHead) -> str | None:

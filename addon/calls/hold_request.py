@@ -1,7 +1,7 @@
 """The hold that the next attempt of a call needs: its money, its tokens a minute, and the limits that apply. No I/O."""
 
 from addon.calls.call_state import Call
-from addon.calls.native_attempt import find_max_searches
+from addon.calls.native_request import find_max_searches
 from addon.store.protocol import HoldRequest
 from policies.budgets import budget_limits
 from policies.call_stages import Stage

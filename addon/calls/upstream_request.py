@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from addon.apis.chat.request import SERVICE_TIER, ChatRequest
 from addon.apis.chat_body import check_obstacle
 from addon.apis.field_names import rename_in_refusal
-from addon.calls.attempt import UpstreamAttempt
+from addon.calls.attempt import MadeRequest, UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dropped_fields import format_dropped_header, list_dropped
-from addon.calls.native_attempt import find_native_dialect, make_native_attempt
+from addon.calls.native_request import find_native_dialect, make_native_request
 from addon.calls.trace_fields import make_trace_fields
 from addon.dialects import DIALECTS
 from addon.text.masking import recordable
@@ -74,8 +74,8 @@ def find_route(call: Call, speeds: PlaceSpeeds | None = None) -> Route:
     route = settings.routes.find(RequestFacts(chat.model, chat.fields), call.exchange.workspace)
     if route.targets[0].model.slug not in settings.models:
         _check_custom_name(route.targets[0].model.slug, call)
-    if route.targets[0].model.serves != "chat" or call.api.NAME == "embeddings":
-        check_serves(route, "embeddings" if call.api.NAME == "embeddings" else "chat", settings.models)
+    if route.targets[0].model.serves != call.api.SERVES:
+        check_serves(route, call.api.SERVES, settings.models)
     route = route if key.models is None else restrict_route(route, key)
     if not route.has_choice:
         return route
@@ -180,9 +180,34 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     model = target.model
     budget_tokens = hold.cap_tokens if target.mode == "payg" else None
     cap = find_completion_cap(cap_tokens, model.max_completion_tokens, budget_tokens)
+    dialect = None if chat.native is None else find_native_dialect(call, model)
+    made = make_native_request(call, dialect, cap) if dialect else _make_chat_request(call, cap)
+    request, prompt_tokens, prepared = made.request, 0, None
+    if chat.native is not None and dialect is None:
+        prompt_tokens, prepared = chat.prompt_tokens(model.family), call.api.prepare(chat.native.body)
+    if chat.large is not None:
+        request = replace(request, content=chat.large.restore(request.content))
+    return UpstreamAttempt(
+        target,
+        key_target,
+        hold,
+        cap_tokens,
+        made.sanitized,
+        request,
+        made.dropped,
+        made.streams,
+        made.native,
+        trace_fields=make_trace_fields(call.exchange) if call.exchange.trace else b"",
+        prompt_tokens=prompt_tokens,
+        prepared=prepared,
+    )
+
+
+def _make_chat_request(call: Call, cap: int | None) -> MadeRequest:
+    """Return the request of a call that goes through chat, with the names of what is not in it."""
+    chat, target = call.chat, call.exchange.next_target
+    model = target.model
     if chat.native is not None:
-        if native := find_native_dialect(call, model):
-            return make_native_attempt(call, native, key_target, cap_tokens, cap, hold)
         check_obstacle(chat.obstacle)
     sendable = chat.sendable_to(model)
     taken_by = model.without_reasoning_details if call.is_without_reasoning else model
@@ -193,7 +218,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
         if chat.native is None:
             raise
         raise rename_in_refusal(refusal, call.api.FIELD_NAMES, chat.sources) from None
-    dropped, prompt_tokens, prepared = None, 0, None
+    dropped = None
     has_all = len(sendable) == len(chat.fields) + len(chat.extras) and not chat.untranslated
     if request.unsent_fields or not sanitized.is_plain or not has_all:
         given = chat.fields.keys() | chat.extras.keys()
@@ -201,25 +226,7 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
         dropped = format_dropped_header(
             given, sendable, *reports, untranslated=chat.untranslated, names=call.api.FIELD_NAMES
         )
-    if chat.native is not None:
-        prompt_tokens, prepared = chat.prompt_tokens(model.family), call.api.prepare(chat.native.body)
-    if chat.large is not None:
-        request = replace(request, content=chat.large.restore(request.content))
-    streams = "stream" in sanitized.body
-    trace_fields = make_trace_fields(call.exchange) if call.exchange.trace else b""
-    return UpstreamAttempt(
-        target,
-        key_target,
-        hold,
-        cap_tokens,
-        sanitized,
-        request,
-        dropped,
-        streams,
-        trace_fields=trace_fields,
-        prompt_tokens=prompt_tokens,
-        prepared=prepared,
-    )
+    return MadeRequest(sanitized, request, dropped, "stream" in sanitized.body)
 
 
 def _with_service_tier(sanitized: Sanitized, chat: ChatRequest, target: Target) -> Sanitized:

@@ -11,6 +11,7 @@ from addon.text.errors import ErrorAnswer
 
 NAME: Final = "chat"
 NATIVE_DIALECT: Final = None
+SERVES: Final = "chat"
 TAKES_X_API_KEY: Final = False
 FIELD_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)

@@ -17,6 +17,7 @@ __all__ = [
     "ID_FIELDS",
     "NAME",
     "NATIVE_DIALECT",
+    "SERVES",
     "TAKES_X_API_KEY",
     "advise",
     "error_body",
@@ -28,6 +29,7 @@ __all__ = [
 
 NAME: Final = "embeddings"
 NATIVE_DIALECT: Final = "openai"
+SERVES: Final = "embeddings"
 TAKES_X_API_KEY: Final = False
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)
 ROLE: Final = "input"

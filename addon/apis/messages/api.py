@@ -17,6 +17,7 @@ from addon.text.http_heads import Headers
 
 NAME: Final = "messages"
 NATIVE_DIALECT: Final = "anthropic"
+SERVES: Final = "chat"
 TAKES_X_API_KEY: Final = True
 FIELD_NAMES: Final = MESSAGES_NAMES
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id", "request-id")

@@ -22,6 +22,7 @@ __all__ = [
     "ID_FIELDS",
     "NAME",
     "NATIVE_DIALECT",
+    "SERVES",
     "TAKES_X_API_KEY",
     "advise",
     "error_body",
@@ -33,6 +34,7 @@ __all__ = [
 
 NAME: Final = "responses"
 NATIVE_DIALECT: Final = "responses"
+SERVES: Final = "chat"
 TAKES_X_API_KEY: Final = False
 FIELD_NAMES: Final = RESPONSES_NAMES
 ID_FIELDS: Final[tuple[str, ...]] = ("x-request-id",)

@@ -1,22 +1,19 @@
-"""An attempt at a provider that speaks the client's API: the body goes as the client wrote it. No I/O."""
+"""The request to a provider that speaks the client's API: the body goes as the client wrote it. No I/O."""
 
 from functools import partial
 
 from msgspec.structs import replace
 
 from addon.apis.chat.request import SERVICE_TIER
-from addon.calls.attempt import UpstreamAttempt
+from addon.calls.attempt import MadeRequest
 from addon.calls.call_state import Call
 from addon.calls.dropped_fields import format_dropped_header
-from addon.calls.trace_fields import make_trace_fields
 from addon.dialects import NATIVE_DIALECTS
 from addon.dialects.native_request import NativeDialect, NativeRequest
 from policies.field_change import FieldChange
 from policies.hosted_tools import find_search_bound
 from policies.model import Model
-from policies.route import Target
 from policies.sanitize import Sanitized
-from policies.spend import Hold
 
 
 def find_native_dialect(call: Call, model: Model) -> NativeDialect | None:
@@ -38,49 +35,28 @@ def find_max_searches(call: Call, model: Model) -> int:
     return find_search_bound(native.body, find_hosted_tools(call, model), model.max_searches)
 
 
-def make_native_attempt(
-    call: Call,
-    native: NativeDialect,
-    key_target: Target,
-    cap_tokens: int | None,
-    sent_cap_tokens: int | None,
-    hold: Hold,
-) -> UpstreamAttempt:
-    """Return an attempt whose body is the client's own, but for the fields that are the gateway's to set.
+def make_native_request(call: Call, dialect: NativeDialect, cap_tokens: int | None) -> MadeRequest:
+    """Return a request whose body is the client's own, but for the fields that are the gateway's to set.
 
-    ``cap_tokens`` is as for ``UpstreamAttempt``, ``sent_cap_tokens`` what is sent.
+    ``cap_tokens`` is what is sent. Raises Refusal ``validation_failed``.
     """
-    chat, target, stream = call.chat, call.exchange.next_target, call.exchange.stream
+    chat, target, streams = call.chat, call.exchange.next_target, call.exchange.stream
     if chat.native is None:
         raise RuntimeError(f"call {call.exchange.id}: it has no request of its own API")
     tier, asked_tier = chat.service_tier(target), chat.extras.get(SERVICE_TIER)
     given = _with_own_service_tier(chat.native, tier)
     if call.is_without_reasoning:
         given = replace(given, has_foreign_reasoning=True)
-    request = native.request(
-        target, given, sent_cap_tokens, streams=stream, hosted_tools=find_hosted_tools(call, target.model)
+    request = dialect.request(
+        target, given, cap_tokens, streams=streams, hosted_tools=find_hosted_tools(call, target.model)
     )
     unsent = request.unsent_fields if asked_tier in (None, tier) else (*request.unsent_fields, SERVICE_TIER)
     sanitized = Sanitized(
-        {target.model.family.cap_field: sent_cap_tokens},
+        {target.model.family.cap_field: cap_tokens},
         partial(_list_native_changes, unsent, call.api.NAME),
     )
     dropped = format_dropped_header((), (), untranslated=unsent)
-    if chat.large is not None:
-        request = replace(request, content=chat.large.restore(request.content))
-    trace_fields = make_trace_fields(call.exchange) if call.exchange.trace else b""
-    return UpstreamAttempt(
-        target,
-        key_target,
-        hold,
-        cap_tokens,
-        sanitized,
-        request,
-        dropped,
-        stream,
-        native,
-        trace_fields=trace_fields,
-    )
+    return MadeRequest(sanitized, request, dropped, streams, dialect)
 
 
 def _with_own_service_tier(native: NativeRequest, tier: str | None) -> NativeRequest:
