@@ -142,7 +142,7 @@ async def _serve_plain(call: Call, endpoint: Endpoint, stream: Stream, deps: Dep
         case "contract":
             page = deps.catalog.page(slug, deps.clock.now())
         case "anthropic":
-            call.api = APIS.get("messages", call.api)
+            _note_api(call, "messages")
             page = deps.catalog.anthropic_page(slug, head.target.partition("?")[2])
         case "openai":
             page = deps.catalog.openai_page(slug)

@@ -9,6 +9,7 @@ import pytest
 from conftest import MODELS
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
+from rig.metrics import read, value
 
 ACTIVE = sorted(slug for slug, row in MODELS.items() if row["active"])
 
@@ -68,3 +69,17 @@ def test_each_list_has_its_own_etag_and_the_contracts_array_is_for_all_others(cl
     assert (again.status_code, again.content) == (304, b"")
     assert client.get("/v1/models", headers={**version, "If-None-Match": tags[0]}).status_code == 200
     assert client.head("/openai/v1/models").headers["content-length"] == str(len(others[1].content))
+
+
+def test_a_refused_list_counts_for_the_api_in_whose_shape_it_is_asked_for(
+    gateway: Gateway, client: httpx.Client
+) -> None:
+    def refused() -> float:
+        page = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False, timeout=BOUND_S)
+        samples = read((page.headers["content-type"], page.content))
+        return value(samples, "tollgate_api_calls_total", api="messages", outcome="refused")
+
+    before = refused()
+    answer = client.get("/v1/models?limit=0", headers={"anthropic-version": "2023-06-01"})
+    assert (answer.status_code, answer.json()["type"]) == (400, "error")
+    assert refused() == before + 1
