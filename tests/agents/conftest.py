@@ -44,14 +44,14 @@ def table(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def programs() -> Path:
-    """The folder with the programs. The whole suite never installs them, and is skipped without."""
+    """The folder with the programs. The whole suite runs two of them, and skips that where they can't be had."""
     is_suite = sized(True, False)
     try:
-        return installed_agents(have=is_suite)
+        return installed_agents(frequent=is_suite)
     except RuntimeError as error:
         reason = str(error)
     if is_suite:
-        pytest.skip(f"{NO_AGENT}: ./run.sh test agents installs them first")
+        pytest.skip(f"{NO_AGENT}: {reason}")
     pytest.fail(reason, pytrace=False)
 
 

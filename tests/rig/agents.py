@@ -19,6 +19,8 @@ PROGRAMS = ROOT / "tests" / "agents" / "programs"
 INSTALL = ROOT / "tests" / "install_agents.sh"
 BOUND_S = 180.0
 """The longest run of an agent."""
+INSTALL_BOUND_S = {True: 120.0, False: 1_200.0}
+"""How long it may take to install the two most frequent agents, and all programs."""
 PROMPT = "Read note.txt, write its word to copy.txt, and tell me the word."
 KEY = new_key()
 """The key that agents have."""
@@ -39,13 +41,18 @@ QUIET: Mapping[str, str] = {
 """The programs ask for nothing but the gateway."""
 
 
-def installed_agents(*, have: bool = False) -> Path:
-    """Return the folder with the programs, and install them if they are not there, unless ``have``.
+def installed_agents(*, frequent: bool = False) -> Path:
+    """Return the folder with the programs, and install those that are not there; with ``frequent`` two of them.
 
     Raise RuntimeError with the reason when they can't be had.
     """
-    command = [str(INSTALL), *(["--have"] if have else [])]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [str(INSTALL), *(["--frequent"] if frequent else [])]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_BOUND_S[frequent], check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError("to install the agents takes too long") from None
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
     return Path(done.stdout.strip())
