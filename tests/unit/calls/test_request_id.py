@@ -14,3 +14,12 @@ def test_ids_of_one_process_are_unique_and_ordered() -> None:
 
 def test_ids_of_two_processes_differ() -> None:
     assert make_request_ids()() != make_request_ids()()
+
+
+def test_no_id_has_digits_that_look_like_a_status_in_which_to_ask_again() -> None:
+    prefixes = iter(["ab502cdeabcdeabc", "abcdeabcdeabcde5", "abcdeabcdeabcdea"])
+    new_id = make_request_ids(lambda _: next(prefixes))
+    made = [new_id() for _ in range(0x600)]
+    assert made[0] == "req_abcdeabcdeabcdea00000001"
+    assert not [one for one in made if re.search("429|500|502|503|504|524", one)]
+    assert "req_abcdeabcdeabcdea00000501" in made, "no other number is left out"
